@@ -139,6 +139,32 @@ def test_the_setting_that_breaks_or_slows_tcp_is_named(
     assert found.breaks == bool(breaks)
 
 
+@pytest.mark.parametrize("first_is_silent", [True, False])
+def test_what_comes_through_in_one_of_two_tries_is_slow_and_not_broken(
+    monkeypatch: pytest.MonkeyPatch, first_is_silent: bool
+) -> None:
+    played, as_set = Played(set(), {"gro"}, offloads="gro"), []
+
+    def tried(played: Played, duration_s: float) -> Tried:
+        if not played.now[0]:
+            return played.tried(duration_s)
+        as_set.append(played.tried(duration_s))
+        silent = first_is_silent == (len(as_set) == 1)
+        return Tried(0.0, "not a byte of bulk", as_set[-1].counts) if silent else as_set[-1]
+
+    monkeypatch.setattr(diagnosis, "_try", tried)
+    found = diagnose(played, 1500, "native copy")  # type: ignore[arg-type]
+    assert found is not None
+    assert not found.breaks
+    assert "slows TCP: only 10 Mbit/s" in found.text
+
+
+def test_one_slow_try_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = iter([10.0, 1000.0, 1000.0, 1000.0])
+    monkeypatch.setattr(diagnosis, "_try", lambda *_: Tried(next(tries), "", TcpCounts(9, 0, 0)))
+    assert diagnose(Played(set(), offloads="gro"), 1500, "native copy") is None  # type: ignore[arg-type]
+
+
 def test_what_no_setting_explains_fails_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played({"checksum", "itself"}, offloads="checksum")
     monkeypatch.setattr(diagnosis, "_try", lambda *_: Tried(0.0, "nothing came through", TcpCounts(9, 4, 0)))

@@ -181,6 +181,17 @@ def test_many_places_are_counted_in_one_sentence() -> None:
     assert reported(trials, spec).sentence == "Ahead, of 9 comparisons: one in 8, two in 1."
 
 
+def test_places_where_the_first_is_undecided_are_counted_and_no_name_stands_for_two() -> None:
+    undecided = {"one": [2.0, 2.1, 1.9, 3.9], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}
+    there = rates(undecided, at={"workload": "l2fwd"})
+    found = reported([*rates({"one": [2.0] * 4, "two": [4.0] * 4}), *there])
+    assert found.sentence == "Ahead in rxdrop: two; in 1 more the first is undecided, see below."
+    nowhere = reported([*rates(undecided), *there])
+    assert nowhere.sentence == ("In none of 2 comparisons is one ahead of all others; who is ahead of whom is below.")
+    assert nowhere.said
+    assert len(nowhere.details) == 2
+
+
 def test_one_case_and_none() -> None:
     assert reported(rates({"one": [1.0] * 4})).sentence == (
         "xdplab names no winner: no two cases of one workload were measured."

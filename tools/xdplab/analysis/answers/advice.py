@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which forwarder to use for which goal: the one that is ahead by a figure, by the rules of every comparison."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from xdplab.analysis.answers.ranking import Contender, standings
@@ -41,14 +42,14 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
         return _pipelines(points)
     goals = [figure for figure in method.figures if figure.goal]
     chosen = [(figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key])]
-    several = len(settings) > 1
-    contenders = [Contender(each, figure, each.plain_name, _goal(figure, each, several)) for figure, each in chosen]
+    wheres = _wheres(measured) if len(settings) > 1 else {}
+    contenders = [Contender(each, figure, each.plain_name, _goal(figure, each, wheres)) for figure, each in chosen]
     switches = {title for title, pipelines in run.pipelines.items() if len(pipelines) > 1}
     among = [each for each in contenders if run.points[each.point.point_id].forwarder.title in switches]
     if len(among) < len(contenders):
         contenders += [replace(each, where=f"{each.where}, among switches") for each in among]
     ahead = [Advice(goal=goal, text=text, said=said) for goal, text, said in standings(contenders)]
-    lines = [*ahead, *_losses(measured, len(settings) > 1)] if any(each.said for each in ahead) else []
+    lines = [*ahead, *_losses(measured, wheres)] if any(each.said for each in ahead) else []
     return [*lines, *_pipelines(points)]
 
 
@@ -65,23 +66,28 @@ def _where_it_counts(figure: Figure, points: Sequence[PointSummary]) -> Iterator
             yield each
 
 
-def _goal(figure: Figure, point: PointSummary, several: bool) -> str:
+def _goal(figure: Figure, point: PointSummary, wheres: Mapping[str, str]) -> str:
     at = f" at {number(point.offered_pps / 1e3)} kpps" if figure.at_load and point.offered_pps else ""
-    return f"{figure.goal} ({figure.name}{at}{_where(point) if several else ''})"
+    return f"{figure.goal} ({figure.name}{at}{wheres.get(point.point_id, '')})"
 
 
-def _where(point: PointSummary) -> str:
-    settings = [point.frames, f"path {point.path}", point.pipeline, *point.settings]
-    return f", {', '.join(settings)}"
+def _wheres(points: Sequence[PointSummary]) -> dict[str, str]:
+    """Point id -> which of the settings that differ between points it has, in words."""
+    all_words = [(each.frames, f"path {each.path}", each.pipeline) for each in points]
+    differs = [len(set(column)) > 1 for column in zip(*all_words, strict=True)]
+    return {
+        each.point_id: "".join(f", {word}" for word in (*compress(words, differs), *each.settings))
+        for each, words in zip(points, all_words, strict=True)
+    }
 
 
-def _losses(points: Sequence[PointSummary], several: bool) -> list[Advice]:
+def _losses(points: Sequence[PointSummary], wheres: Mapping[str, str]) -> list[Advice]:
     """Which forwarders lost frames at the study's load, in the trials that stand for them."""
     loads: dict[str, list[PointSummary]] = {}
     for point in points:
         if point.loss_ratio is not None and point.offered_pps:
-            where = _where(point) if several else ""
-            loads.setdefault(f"frames lost at {number(point.offered_pps / 1e3)} kpps{where}", []).append(point)
+            goal = f"frames lost at {number(point.offered_pps / 1e3)} kpps{wheres.get(point.point_id, '')}"
+            loads.setdefault(goal, []).append(point)
     found = []
     for goal, group in loads.items():
         lost = [f"{each.plain_name} ({percent(each.loss_ratio)})" for each in group if each.loss_ratio]

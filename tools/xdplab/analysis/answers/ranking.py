@@ -112,11 +112,9 @@ class _Place:
 
     @property
     def first(self) -> str:
-        """The leader's name, or that there is none."""
+        """The leader's name, or that there is none; of a place where it is decided."""
         if self.hindrance:
             return "unknown"
-        if self.undecided:
-            return " or ".join(sorted(one.name for one in [self.fit[0], *self.undecided]))
         return "no measurable difference" if any(one.alike for one in self.with_leader) else self.fit[0].name
 
     @property
@@ -204,12 +202,17 @@ def _unsaid(places: Mapping[tuple[str, str], _Place]) -> list[str]:
 
 def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
     """`Ahead in rxdrop: two; in l2fwd: one.`; how often each is, where the places are too many for a sentence."""
-    each = [f"in {where}{of and f' of {of}'}: {place.first}" for (where, of), place in places.items()]
-    sentence = f"Ahead {'; '.join(each)}."
+    named = {where: place for where, place in places.items() if place.hindrance or not place.undecided}
+    if not named:
+        return f"In none of {len(places)} comparisons is one ahead of all others; who is ahead of whom is below."
+    rest = len(places) - len(named)
+    more = f"; in {rest} more the first is undecided, see below" if rest else ""
+    each = [f"in {where}{of and f' of {of}'}: {place.first}" for (where, of), place in named.items()]
+    sentence = f"Ahead {'; '.join(each)}{more}."
     if len(sentence.split()) <= MAX_WORDS:
         return sentence
-    often = [f"{name} in {count}" for name, count in Counter(one.first for one in places.values()).most_common()]
-    return f"Ahead, of {len(places)} comparisons: {', '.join(often)}."
+    often = [f"{name} in {count}" for name, count in Counter(one.first for one in named.values()).most_common()]
+    return f"Ahead, of {len(places)} comparisons: {', '.join(often)}{more}."
 
 
 def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:

@@ -13,6 +13,8 @@ from xdplab.model.digits import significant
 
 #: A trial of each direction: long enough for TCP to be past its first retransmission, which waits for 0.2 s.
 _TRY_S, _TRY_WARMUP_S, _TRY_PATIENCE_S = 0.3, 0.1, 1.0
+#: Of a second look at what carried nothing: several retransmissions, of which one may come through.
+_SECOND_LOOK_S = 1.5
 #: Of a trial after which there is nothing to switch.
 _PROOF_S = 0.05
 _WAYS: tuple[Direction, ...] = ("forward", "backward")
@@ -85,8 +87,11 @@ def diagnose(programs: Programs, forwarder_mtu: int, mode: str) -> Finding | Non
             cure.apply()
             now = _try(programs, _TRY_S)
             _put_back(ends)
-            if not now.broken and (first.broken or _slower(first, now)) and _again(programs, cure, first):
-                return Finding(_text(cure, first, now, mode), breaks=bool(first.broken))
+            if _cures_it(first, now):
+                again = _try(programs, _SECOND_LOOK_S if first.broken else _TRY_S)
+                if _confirmed(programs, cure, again):
+                    worked = next((each for each in (first, again) if not each.broken), None)
+                    return Finding(_text(cure, worked or first, now, mode), breaks=worked is None)
     finally:
         _put_back(ends)
     if not first.broken:
@@ -95,19 +100,16 @@ def diagnose(programs: Programs, forwarder_mtu: int, mode: str) -> Finding | Non
     raise PointFailed(f"TCP does not come through: {first.broken}{why}{_generic(mode)}")
 
 
-def _slower(as_set: Tried, cured: Tried) -> bool:
-    return as_set.mbps < SLOWED * cured.mbps
+def _cures_it(as_set: Tried, cured: Tried) -> bool:
+    return not cured.broken and (bool(as_set.broken) or as_set.mbps < SLOWED * cured.mbps)
 
 
-def _again(programs: Programs, cure: Cure, first: Tried) -> bool:
-    """Whether a second try says the same: a machine that stood still during the first one looks like a cure."""
-    as_set = _try(programs, _TRY_S)
-    if first.broken:
-        return bool(as_set.broken)
+def _confirmed(programs: Programs, cure: Cure, as_set: Tried) -> bool:
+    """Whether a second pair says the same: a machine that stood still during the first try looks like a cure."""
     cure.apply()
     cured = _try(programs, _TRY_S)
     _put_back(programs.ends)
-    return not as_set.broken and not cured.broken and _slower(as_set, cured)
+    return _cures_it(as_set, cured)
 
 
 def _put_back(ends: Ends) -> None:
@@ -175,7 +177,7 @@ def _try(programs: Programs, duration_s: float) -> Tried:
         with programs.our_server():
             for direction in _WAYS:
                 found = programs.ours(bulk, direction, duration_s, _TRY_WARMUP_S, _TRY_PATIENCE_S)
-                if not found.goodput_mbps and duration_s == _TRY_S:
+                if not found.goodput_mbps and duration_s > _PROOF_S:
                     raise Broken("small requests came through, and not a byte of bulk")
                 mbps.append(found.goodput_mbps or 0.0)
     except Broken as exc:

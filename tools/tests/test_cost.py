@@ -17,7 +17,7 @@ from lab.command import inline
 
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
-from xdplab.cost import cells, guest, run, table
+from xdplab.cost import cells, guest, known, run, table
 from xdplab.cost.beside import beside
 from xdplab.cost.gate import judge_cells
 from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
@@ -199,7 +199,7 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
     monkeypatch.setattr(run, "in_guest", stand_in)
     monkeypatch.setattr(run, "cost_of", lambda counted, *_: counted.counts[0])
     monkeypatch.setattr(
-        Guest, "digest", lambda asked: f"{asked.driver.name}-{hash(asked.forwarder.title)}-{asked.seed}"
+        Guest, "digest", property(lambda asked: f"{asked.driver.name}-{hash(asked.forwarder.title)}-{asked.seed}")
     )
     monkeypatch.setattr(Guest, "boot", lambda asked: planted.boot(asked))
     return planted
@@ -339,7 +339,90 @@ def test_what_changed_from_kernel_to_kernel_is_said() -> None:
     old = cell(1000, layers={"driver": 600.0, "XDP": 300.0, "memory": 100.0})
     new = cell(1300, kernel="7.2", layers={"driver": 650.0, "XDP": 550.0, "memory": 100.0})
     page = table.markdown(CostTable(emulator="qemu 1", command="xdplab cost x", cells=(old, new)))
-    assert "| veth | X | 6.1 to 7.2 | +300.0 (+30.0 %) | XDP +250, driver +50 |" in page
+    assert "| veth | X | 6.1 to 7.2 | +300.0 (+30.0 %) | XDP +250, driver +50 |  |" in page
+
+
+def test_another_machine_repeats_a_table_to_the_last_digit(
+    guests: Guests, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "cpu_model", lambda host: "AMD")
+    table_of = tmp_path / "there.json"
+    assert inline(capsys, "cost", "xdp", "--json", table_of).code == 0
+    monkeypatch.setattr(run, "cpu_model", lambda host: "Intel")
+    again = inline(capsys, "cost", "xdp", "--fresh", "--check", table_of)
+    assert again.code == 0, again.err
+    assert f"2 of 2 cells that were booted with the same bytes are those of {table_of} to the last digit" in again.out
+    assert "it was counted on AMD, this on Intel." in again.out
+    guests.costs = {**guests.costs, "xdp": lambda seed: Cost({"veth:veth_poll": 1201.0, "meter:main": 50.0}, 1251.0)}
+    other = inline(capsys, "cost", "xdp", "--fresh", "--check", table_of)
+    assert other.code == 1
+    assert "1 of 2 cells" in other.out
+    assert "6.1 veth xdp: the same was booted, and another number came out." in other.out
+
+
+def test_what_was_booted_with_something_else_is_not_compared(
+    guests: Guests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "there.json"
+    found = measure(wanted("xdp"), lambda line: None)
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"kernel_sha256": "ab"}, "another kernel"),
+        ({"seeds": (1,)}, "other seeds"),
+        ({"programs": {"xdpfwd": "ab"}}, "another xdpfwd"),
+        ({}, "other tools or libraries of this machine"),
+    ]
+    for update, why in changes:
+        changed = found.cells[1].model_copy(update={"guests": ("x",), **update})
+        path.write_text(found.model_copy(update={"cells": (found.cells[0], changed)}).model_dump_json())
+        said = inline(capsys, "cost", "xdp", "--check", path)
+        assert said.code == 0
+        assert f"Not compared, because something else was booted: 6.1 veth xdp ({why})." in said.out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "No such file"), ("{}", "no table that `xdplab cost --json` of this version wrote"), ("", "no table")],
+)
+def test_a_table_to_check_that_is_none(
+    guests: Guests, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, said: str
+) -> None:
+    path = tmp_path / "there.json"
+    if content is not None:
+        path.write_text(content)
+    inline(capsys, "cost", "xdp", "--check", path).refused(said)
+
+
+def test_a_table_to_check_with_none_of_the_cells(
+    guests: Guests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "there.json"
+    assert inline(capsys, "cost", "xdp", "--driver", "igb", "--json", path).code == 0
+    inline(capsys, "cost", "xdp", "--check", path).refused(
+        "it has none of these cells; its command was: xdplab cost xdp"
+    )
+
+
+@pytest.mark.parametrize(("more", "said"), [(282.0, "5628f3fe3b16 (Linux 6.18) +352"), (-40.0, "")])
+def test_a_commit_whose_functions_changed_is_named_with_its_price(more: float, said: str) -> None:
+    loop, flush = known.KNOWN[0].functions
+    old = cell(1000, kernel="6.12", functions={loop: 20.0})
+    new = cell(1400, kernel="7.2", functions={loop: 20.0 + more, flush: 70.0})
+    page = table.markdown(CostTable(emulator="qemu 1", command="xdplab cost x", cells=(old, new)))
+    assert f"| {said} |" in page
+    assert ("* 5628f3fe3b16 (Linux 6.18): skb_defer_free_flush() goes through" in page) == bool(said)
+
+
+def test_known_commits_are_between_neighbours_of_the_lane() -> None:
+    kernels = [*cells.KERNELS]
+    for each in known.KNOWN:
+        assert kernels.index(each.kernels[1]) == kernels.index(each.kernels[0]) + 1
+        assert re.fullmatch(r"[0-9a-f]{12} \(Linux [0-9.]+\)", each.commit)
+
+
+def test_functions_are_above_the_tester_and_small_ones_are_left_out(guests: Guests) -> None:
+    alone, xdp = measure(wanted("xdp", seeds=(1,)), lambda line: None).cells
+    assert alone.functions == {"veth:veth_poll": 1000.0}
+    assert xdp.functions == {"bpf:prog": 200.0, "kernel:kfree": 11.0}
 
 
 def test_the_published_page_is_what_its_data_give() -> None:
@@ -582,7 +665,7 @@ def test_a_gate_between_two_kernels(
     kernel = [""]
     there, boot = run.artefact, guests.boot
     monkeypatch.setattr(run, "artefact", lambda asked, say: kernel.__setitem__(0, asked) or there(asked, say))
-    monkeypatch.setattr(Guest, "digest", lambda asked: f"{kernel}-{asked.forwarder.title}-{asked.seed}")
+    monkeypatch.setattr(Guest, "digest", property(lambda asked: f"{kernel}-{asked.forwarder.title}-{asked.seed}"))
     monkeypatch.setattr(Guest, "boot", lambda asked: boot(asked))
     costs = {"6.1": 1200.0, "7.2": 1300.0}
     guests.costs = {

@@ -23,6 +23,7 @@ from xdplab.cli.tables import csv_text
 from xdplab.forwarders import Dut
 from xdplab.hosts import LocalHost
 from xdplab.hosts.agent.cpu_time import CpuTimes
+from xdplab.measure.figure import CPU, P50
 from xdplab.methods.rfc2544.figures import PER_CORE, throughput_repetitions
 from xdplab.model import (
     Calibration,
@@ -36,6 +37,8 @@ from xdplab.model import (
     TrialSpec,
 )
 from xdplab.model.cpu_time import CpuTime
+from xdplab.report.chart import price_chart
+from xdplab.report.page import price_plots
 from xdplab.runner.cpu_time import cpu_time
 from xdplab.runner.disturbance import Use
 from xdplab.testbed import FakeTestbed
@@ -175,7 +178,9 @@ def test_threads_of_this_machine_are_counted_for_whom_they_belong_to() -> None:
 OVS, XDP, PACKET = (point(name) for name in ("ovs-afxdp", "xdp", "ovs-afpacket"))
 
 
-def planted(at: Any, s_per_million: float, repetitions: int = 5, **fields: Any) -> list[TrialRecord]:
+def planted(
+    at: Any, s_per_million: float, repetitions: int = 5, latency_ns: int = 1000, **fields: Any
+) -> list[TrialRecord]:
     found = []
     for number, noise in enumerate(NOISE[:repetitions]):
         took = {
@@ -186,7 +191,7 @@ def planted(at: Any, s_per_million: float, repetitions: int = 5, **fields: Any) 
             "kernel_s": 0.0,
         }
         took |= {"softirq_s": 0.0, "resolution_s": 0.0, **fields}
-        found.append(trial(at, number, [1000] * 2000, cpu=CpuTime.model_validate(took)))
+        found.append(trial(at, number, [latency_ns] * 2000, cpu=CpuTime.model_validate(took)))
     return found
 
 
@@ -210,6 +215,23 @@ def test_it_goes_to_json_csv_table_and_advice() -> None:
     )
     among = next(each.text for goal, each in found.items() if "among switches" in goal)
     assert among.startswith("OVS on AF_PACKET is ahead with")
+
+
+def test_the_picture_joins_those_that_none_undercuts_in_both() -> None:
+    fast, cheap = planted(OVS, 10), planted(XDP, 0.5, latency_ns=2000)
+    run = read([*fast, *cheap, *planted(PACKET, 4, latency_ns=3000)])
+    drawn = price_chart(run.points, P50, CPU)
+    assert drawn is not None
+    *each, front = drawn.series
+    assert [one.name for one in each] == ["XDP redirect", "OVS on AF_PACKET", "OVS on AF_XDP"]
+    assert front.name == "no other has less of both"
+    assert list(zip(front.x, front.y, strict=True))[:2] == [(each[0].x[0], each[0].y[0]), (each[2].x[0], each[2].y[0])]
+    assert len(front.x) == 3  # the last goes on to the right edge
+    (plot,) = price_plots(run.method, run.points)
+    assert plot["title"].startswith("latency against CPU time, ")
+    assert price_chart(run.points[:2], P50, CPU) is None
+    unknown = read([*fast, *cheap, *planted(PACKET, 4, softirq_s=None, unknown="it is hidden")])
+    assert price_plots(unknown.method, unknown.points) == []
 
 
 def test_what_is_not_known_competes_with_nobody() -> None:

@@ -27,6 +27,9 @@ def cost(
     measured: Annotated[
         str | None, typer.Option(help="a run: its forwarders, and whether it orders them alike")
     ] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="a table as JSON, also of another machine: whether this one repeats it")
+    ] = None,
     json_: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
     csv: Annotated[Path | None, typer.Option(help="write it as CSV")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write it as a page, with its layers")] = None,
@@ -40,7 +43,7 @@ def cost(
     """Count the instructions that a forwarded frame takes, in an emulated guest: no noise, but no time either.
 
     Needs no root. What cache misses and waiting cost is not in it (docs/cost.md). A program that is missing makes its
-    cell `unsupported`. Exit codes: 0; 1 a cell failed; 2 bad input, or nothing could be measured.
+    cell `unsupported`. Exit codes: 0; 1 a cell failed, or does not repeat; 2 bad input, or nothing could be measured.
 
     Example: xdplab cost xdp ovs-kernel ovs-afxdp --kernel 6.1 --driver veth
     """
@@ -48,6 +51,7 @@ def cost(
     from xdplab.cost import cells, table
     from xdplab.cost.beside import beside, countable
     from xdplab.cost.ledger import write as write_ledger
+    from xdplab.cost.repeat import earlier_table, repeat
     from xdplab.cost.run import Wanted, measure
     from xdplab.model import InputError
 
@@ -63,6 +67,7 @@ def cost(
         jobs=jobs or len(os.sched_getaffinity(0)),
         kept=not fresh,
     )
+    earlier = earlier_table(check, wanted) if check else None
     found = measure(wanted, lambda line: print(line, flush=True))
     others = [cell for cell in found.cells if cell.forwarder != cells.TESTER] or found.cells
     if all(cell.status == "unsupported" for cell in others):
@@ -70,6 +75,9 @@ def cost(
     print(table.text(found))
     compared = f"\n{beside(found, run).text()}\n" if run else ""
     print(compared, end="")
+    repeated = repeat(check, earlier, found) if check and earlier else None
+    if repeated:
+        print("", *repeated.sentences(), sep="\n")
     if json_:
         json_.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
     if csv:
@@ -78,4 +86,5 @@ def cost(
         markdown.write_text(table.markdown(found) + compared, encoding="utf-8")
     if ledger:
         write_ledger(found, ledger, datetime.now(UTC).isoformat(timespec="seconds"), commit or found.version)
-    raise typer.Exit(int(any(cell.status == "failed" for cell in found.cells)))
+    failed = any(cell.status == "failed" for cell in found.cells)
+    raise typer.Exit(int(failed or bool(repeated and repeated.wrong)))

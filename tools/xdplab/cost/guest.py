@@ -11,10 +11,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ FRAMES, ROUNDS = 1024, 5
 #: A guest takes 15 to 60 s on a quiet core of 2026.
 LIMIT_S = 600.0
 _CONSOLE_TAIL = 3
+#: Characters of what a program said last.
+_MAX_SAID = 200
 
 
 class CellFailed(XdplabError):
@@ -242,6 +245,7 @@ class Guest:
             *(devices(self.ports) if self.driver.device else ()),
         ]
 
+    @cached_property
     def digest(self) -> str:
         """Over all that the guest is: the same digest, the same instructions."""
         found = hashlib.sha256(_FORMAT + self.archive())
@@ -287,7 +291,8 @@ def _complaint(text: str) -> str:
     for number, line in enumerate(lines):
         if line.startswith("cost fail: "):
             before = lines[number - 1] if number and not lines[number - 1].startswith(("[", "cost")) else ""
-            return f"{line.removeprefix('cost fail: ')}{f': {before.strip()}' if before and before not in line else ''}"
+            more = f": {textwrap.shorten(before, _MAX_SAID)}" if before and before not in line else ""
+            return f"{line.removeprefix('cost fail: ')}{more}"
     panic = next((line for line in lines if "Kernel panic" in line), "")
     return f"the kernel does not boot: {panic}" if panic else ""
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from xdplab import __version__
 from xdplab.cost.cells import DRIVERS, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
 from xdplab.cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
-from xdplab.cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, symbols_of
+from xdplab.cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
+from xdplab.hosts import LocalHost
+from xdplab.hosts.kernel import cpu_model
 from xdplab.model import Unsupported
 from xdplab.model.base import Model
 
@@ -30,8 +32,8 @@ MAX_DISAGREEMENT = 0.005
 #: Instructions per frame of a layer that frames bypass: Linux 6.1 flushes AF_XDP sockets after each redirect (14
 #: instructions), and a frame that goes through one takes 400.
 MAX_BYPASSED = 40
-#: How many functions of a cell are kept.
-_LARGEST = 15
+#: Instructions per frame; functions with fewer of them are not kept.
+_LEAST = 10
 #: Why the tester alone is not measured.
 _ALONE = "no forwarder to measure above it"
 #: Counted for the tester or the single CPU, not for the forwarder.
@@ -71,10 +73,12 @@ class Cell(Model):
     #: What else there is of each frame, above the tester's, median over the seeds: system calls; wake-ups, threads that
     #: slept and are made runnable; bytes copied by string moves (REP MOVS), which are the kernel's copies.
     events: dict[str, float] = {}
-    #: `WHERE:FUNCTION` -> instructions per frame, the tester's among them, of the first seed; the largest of them.
+    #: `WHERE:FUNCTION` -> instructions per frame above the tester's, of the first seed; more than 10 either way.
     functions: dict[str, float] = {}
     #: Of the random numbers that a guest starts with.
     seeds: tuple[int, ...] = ()
+    #: Of each of these guests, SHA-256 of all that it was booted with: equal ones have equal figures, on any machine.
+    guests: tuple[str, ...] = ()
     #: SHA-256 of each program of the guest that forwards.
     programs: dict[str, str] = {}
     #: Program -> its version, and what it is made of.
@@ -94,6 +98,8 @@ class CostTable(Model):
     frames: int = FRAMES
     #: QEMU's package and version.
     emulator: str
+    #: The CPU that emulated, which makes no difference.
+    machine: str = ""
     #: What measures all of it again.
     command: str
     #: In the order of tables.
@@ -163,7 +169,8 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     words = [f"--kernel {kernel}" for kernel in wanted.kernels] + [f"--driver {driver}" for driver in wanted.drivers]
     seeds = [] if len(wanted.seeds) == len(Wanted.seeds) else [f"--seeds {len(wanted.seeds)}"]
     command = " ".join(["xdplab cost", *map(shlex.quote, wanted.forwarders), *words, *seeds])
-    return CostTable(emulator=next(iter(emulators), ""), command=command, cells=tuple(cells))
+    emulator = next(iter(emulators), "")
+    return CostTable(emulator=emulator, machine=cpu_model(LocalHost()), command=command, cells=tuple(cells))
 
 
 def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
@@ -237,7 +244,7 @@ def cost_at(guest: Guest, symbols: Symbols, *, kept: bool = True) -> tuple[Cost,
     Raises:
         CellFailed: the guest did not get there, its two counters disagree, or frames went another way.
     """
-    path = cost_folder() / f"{guest.digest()}.json"
+    path = cost_folder() / f"{guest.digest}.json"
     if kept and path.is_file():
         return Cost(**json.loads(path.read_text(encoding="ascii"))), 0.0
     counted = guest.boot()
@@ -311,7 +318,12 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
         name: round(median(its[name] - base.get(name, 0.0) for its, base in pairs), 4)
         for name in EVENTS if all(name in its for its, _ in pairs)
     }  # fmt: skip
-    largest = sorted(whole[0].functions.items(), key=lambda item: -item[1])[:_LARGEST]
+    base = {} if asked.name == TESTER else bare[0].functions
+    above = {each: whole[0].functions.get(each, 0.0) - base.get(each, 0.0) for each in {*whole[0].functions, *base}}
+    functions = {
+        each: round(count, 2) for each, count in sorted(above.items(), key=lambda item: (-item[1], item[0]))
+        if abs(count) >= _LEAST and layer_of(*each.rsplit(":", 1)) not in _NOT_ITS_OWN
+    }  # fmt: skip
     return Cell(
         **head,
         status="ok",
@@ -322,8 +334,9 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
         layers={name: count for name, count in sorted(middle.items(), key=lambda item: -item[1]) if abs(count) >= 0.5},
         varies=max(ranges, key=lambda name: ranges[name]) if varies else "",
         events=events,
-        functions={function: round(count, 2) for function, count in largest},
+        functions=functions,
         seeds=tuple(guest.seed for guest in asked.guests),
+        guests=tuple(guest.digest for guest in asked.guests),
         programs={
             Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in asked.forwarder.programs
         },

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from xdplab.cost import known
 from xdplab.cost.cells import TESTER
 from xdplab.cost.run import Cell, CostTable
 from xdplab.model import ForwarderSpec
@@ -116,19 +117,25 @@ def _seeds(found: CostTable) -> int:
 
 
 def _between_kernels(found: CostTable) -> Iterator[str]:
-    """What a forwarder takes more or less with the next kernel, and the layers that make most of it."""
+    """What a forwarder takes more or less with the next kernel, the layers that make most of it, and known commits."""
     kernels = list(dict.fromkeys(cell.kernel for cell in found.cells))
-    rows = [["driver", "forwarder", "kernels", *_CHANGE]]
+    rows = [["driver", "forwarder", "kernels", *_CHANGE, "known for it"]]
+    commits: dict[str, str] = {}
     for driver, name in dict.fromkeys(
         (cell.driver, cell.forwarder) for cell in found.cells if cell.forwarder != TESTER
     ):
         for one, two in pairwise(kernels):
             old, new = found.cell(one, driver, name), found.cell(two, driver, name)
             if old.instructions and new.instructions:
-                rows.append([driver, new.title, f"{one} to {two}", *_change(old, new)])
+                why = list(known.between(old, new))
+                commits |= {each.commit: each.words for each, _ in why}
+                named = ", ".join(f"{each.commit} {price:+,.0f}" for each, price in why)
+                rows.append([driver, new.title, f"{one} to {two}", *_change(old, new), named])
     if rows[1:]:
         yield "## From kernel to kernel"
         yield _table(rows)
+    if commits:
+        yield "\n".join(f"* {commit}: {words}" for commit, words in commits.items())
 
 
 _CHANGE = ("change", "most of it")
@@ -174,7 +181,8 @@ def _counted(found: CostTable) -> Iterator[str]:
     yield "## What was counted"
     yield (
         "`xdplab cost FORWARDER --kernel KERNEL --driver DRIVER` repeats a cell. "
-        f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames."
+        f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames. "
+        f"Counted on {found.machine}; `--check` tells whether another machine repeats it."
     )
     kernels = dict.fromkeys((cell.kernel, cell.kernel_package, cell.kernel_sha256) for cell in found.cells)
     yield _table([["kernel", "package", "SHA-256"], *([*each[:2], each[2][:16]] for each in kernels if each[1])])

@@ -32,6 +32,17 @@ def text_of(host: Host, path: str) -> str:
         return ""
 
 
+def field_of(text: str, name: str) -> str:
+    """Of /proc/cpuinfo or /proc/meminfo, the first one of that name; `unknown` where there is none."""
+    match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
+    return match.group(1) if match else "unknown"
+
+
+def cpu_model(host: Host) -> str:
+    """As /proc/cpuinfo has it."""
+    return field_of(text_of(host, "/proc/cpuinfo"), "model name")
+
+
 def version_of(release: str) -> tuple[int, ...]:
     """`6.1.0-32-amd64` -> (6, 1)."""
     return tuple(map(int, re.findall(r"\d+", release)[:2]))

@@ -9,7 +9,7 @@ from typing import Any
 
 from xdplab import __version__
 from xdplab.hosts import Host, LocalHost
-from xdplab.hosts.kernel import text_of
+from xdplab.hosts.kernel import cpu_model, field_of, text_of
 from xdplab.hosts.parallel import run_parallel
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
@@ -36,11 +36,11 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
         kernel=text_of(machine, "/proc/sys/kernel/osrelease"),
         kernel_version=text_of(machine, "/proc/sys/kernel/version").strip(),
         cmdline=text_of(machine, "/proc/cmdline"),
-        cpu_model=_field(text_of(machine, "/proc/cpuinfo"), "model name"),
+        cpu_model=cpu_model(machine),
         topology=_topology(machine),
         governor=text_of(machine, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
         mitigations={name: text_of(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},
-        memory_kib=int(_field(text_of(machine, "/proc/meminfo"), "MemTotal").split()[0]),
+        memory_kib=int(field_of(text_of(machine, "/proc/meminfo"), "MemTotal").split()[0]),
         ports=ports,
         sysctls=_sysctls(machine) if asked else {},  # of simulated ports they can change nothing
         versions=versions,
@@ -68,16 +68,11 @@ def _others(testbed: Testbed) -> dict[str, dict[str, str]]:
         name: {
             "kernel": text_of(host, "/proc/sys/kernel/osrelease"),
             "cmdline": text_of(host, "/proc/cmdline"),
-            "cpu_model": _field(text_of(host, "/proc/cpuinfo"), "model name"),
+            "cpu_model": cpu_model(host),
             "governor": text_of(host, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
         }
         for name, host in others.items()
     }
-
-
-def _field(text: str, name: str) -> str:
-    match = re.search(rf"^{re.escape(name)}\s*:\s*(.*)$", text, re.MULTILINE)
-    return match.group(1) if match else "unknown"
 
 
 def _topology(host: Host) -> dict[str, Any]:
@@ -91,7 +86,7 @@ def _topology(host: Host) -> dict[str, Any]:
         "isolated": text_of(host, f"{_CPU}/isolated"),
         "smt": text_of(host, f"{_CPU}/smt/control") or "absent",
         "cpuidle": text_of(host, f"{_CPU}/cpuidle/current_governor") or "absent",
-        "hypervisor": "hypervisor" in _field(text_of(host, "/proc/cpuinfo"), "flags").split(),
+        "hypervisor": "hypervisor" in field_of(text_of(host, "/proc/cpuinfo"), "flags").split(),
     }
 
 

@@ -46,8 +46,10 @@ GOODPUT = Figure(key="goodput_mbps", name="goodput", unit="Mbit/s", better="more
                  goal="most payload")  # fmt: skip
 CONNECTIONS = Figure(key="connections_per_s", name="connections", unit="connections/s", better="more", verb="makes",
                      main=True)  # fmt: skip
-CPU_PER_GBIT = Figure(key="cpu_s_per_gbit", name="CPU time", unit="s per Gbit", better="less", precision=1e3)
-CPU_PER_REQUEST = Figure(key="cpu_us_per_request", name="CPU time", unit="µs per request", better="less", precision=1e3)
+CPU_PER_GBIT = Figure(key="cpu_s_per_gbit", name="CPU time", unit="s per Gbit", better="less", price=True,
+                      precision=1e3)  # fmt: skip
+CPU_PER_REQUEST = Figure(key="cpu_us_per_request", name="CPU time", unit="µs per request", better="less", price=True,
+                         precision=1e3)  # fmt: skip
 #: Key of a figure with a goal -> the workload that a reader chooses by.
 _KIND_OF_GOAL: dict[str, Kind] = {P50.key: "requests", P99.key: "requests"}
 #: Clause of what was found before a trial.

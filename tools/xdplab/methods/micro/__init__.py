@@ -126,7 +126,7 @@ class Micro(CountingMethod[MicroSpec]):
         result = session.send(asked)
         received = frames_received(session.forwarder) - begin if by_the_program else result.received
         if not received:
-            raise PointFailed("nothing was received")
+            raise PointFailed(f"nothing was received of {sum(each.sent for each in result.streams)} frames sent")
         return MethodResult(result, RateRecord.counted(received / result.elapsed_s, result, limited=True))
 
     def where(self, point: PointSummary) -> str:

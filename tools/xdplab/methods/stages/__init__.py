@@ -132,8 +132,9 @@ class Stages(CountingMethod[StagesSpec]):
         begin = program.frames_received()
         result = session.send(asked)
         stamped = program.stages()
-        if program.frames_received() == begin or not stamped["complete"]["count"]:
-            raise PointFailed("no frame with a time arrived")
+        received, sent = program.frames_received() - begin, sum(each.sent for each in result.streams)
+        if not received or not stamped["complete"]["count"]:
+            raise PointFailed(f"no frame with a time arrived: {sent} sent, {received} received by the program")
         if not session.dut.tester_here and not stamped["hardware"]:
             raise Unsupported(_NO_CLOCK)
         reason = program.ineffective()

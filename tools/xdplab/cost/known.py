@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commits of Linux whose price was found: where a table shows it, the page names them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdplab.cost.run import Cell
+
+#: Instructions per frame; a change of fewer is not said to be a commit's.
+_LEAST = 40
+
+
+@dataclass(frozen=True)
+class Known:
+    """A commit between two kernels.
+
+    Attributes:
+        kernels: The last one without it and the first with it, of those that guests have.
+        functions: `WHERE:FUNCTION` of a cell: those that it adds, or makes longer or shorter.
+        commit: Of Linus Torvalds' tree, with the release that has it first.
+        words: What it does for each frame. Someone has read it in the kernel's code and in that of the guest.
+    """
+
+    kernels: tuple[str, str]
+    functions: tuple[str, ...]
+    commit: str
+    words: str
+
+    def price(self, old: Cell, new: Cell) -> float:
+        """Instructions per frame of its functions, above the tester alone."""
+        return sum(new.functions.get(each, 0.0) - old.functions.get(each, 0.0) for each in self.functions)
+
+
+KNOWN = (
+    Known(
+        ("6.12", "7.2"),
+        ("kernel:_find_next_bit", "kernel:skb_defer_free_flush"),
+        "5628f3fe3b16 (Linux 6.18)",
+        "skb_defer_free_flush() goes through all NUMA nodes that the kernel was built for, 1,024 in Debian's, at each "
+        "beginning and end of net_rx_action(). The kernel test robot reported it for another load: 20.1 % fewer "
+        "messages of sockperf over UDP.",
+    ),
+)
+
+
+def between(old: Cell, new: Cell) -> Iterator[tuple[Known, float]]:
+    """Those between the kernels of two cells of a forwarder, with their price."""
+    for known in KNOWN:
+        price = known.price(old, new)
+        if known.kernels == (old.kernel, new.kernel) and abs(price) >= _LEAST:
+            yield known, price

@@ -255,7 +255,7 @@ class StudyRun:
     def _look_around(self) -> tuple[dict[str, str], Environment]:
         """Versions, and the environment; points that cannot be measured are left out."""
         for port in self._testbed.ports.values():
-            attached = None if port.simulated else xdp_attachment(port.host, port.ifname)
+            attached = xdp_attachment(port.host, port.ifname) if port.in_kernel else None
             if attached:
                 raise InputError(
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "

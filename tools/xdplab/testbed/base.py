@@ -27,6 +27,13 @@ class Port:
     simulated: bool = False
     #: True when the interface is there before the run and after it: what is changed on it must be put back.
     lasting: bool = False
+    #: Address on the PCI bus of a card that a program's own driver has: there is no interface meanwhile.
+    pci: str = ""
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether there is an interface to ask."""
+        return not (self.simulated or self.pci)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
-from xdplab.testbed import port_settings
+from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
 from xdplab.testbed.state import TestbedLock, lasting_dir
 
@@ -162,6 +162,10 @@ class HostsTestbed:
     def _put_ports_back(self) -> list[str]:
         """Each port as it was; what keeps one from it. What is left to do stays in the state file."""
         failures = []
+        try:
+            cards.give_back(self.lock, self.dut)
+        except XdplabError as exc:
+            failures.append(str(exc))
         saved = self.lock.state().get("ports", {})
         for role in list(saved):
             port = self.ports.get(role)
@@ -189,6 +193,7 @@ class HostsTestbed:
             try:
                 if again:
                     self._hold_cpus()
+                    cards.give_back(self.lock, self.dut)
                     self.find_ports()
                     for role in self.lock.state().get("ports", {}):  # as it was when somebody was about to change it
                         port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
@@ -204,9 +209,12 @@ class HostsTestbed:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
         if not self.lock.changed:
             return []
-        self._connect()
+        for host in self._hosts.values():
+            host.open()
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
         done += self._forget_what_a_boot_reset()
+        done += cards.give_back(self.lock, self.dut)
+        self.find_ports()
         saved = self.lock.state().get("ports", {})
         for role in saved:  # before a knob is put back on it
             port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
@@ -229,7 +237,7 @@ class HostsTestbed:
         ports = state.get("ports", {})
         again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
         if self.dut in again:
-            state.update(links=[], settings={}, settings_ports=[])
+            state.update(links=[], cards={}, settings={}, settings_ports=[])
         left = {role: saved for role, saved in ports.items() if self._host_of[role] not in again}
         self.lock.remember(**{**state, "ports": left})
         return [f"{host.name}: rebooted since, which reset what a run had changed" for host in again]

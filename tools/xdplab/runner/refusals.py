@@ -58,6 +58,10 @@ def _of_no_interface(point: Point, method: Method[Any], forwarder: Forwarder[Any
 
 def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: Dut, client: Port) -> str | None:
     """The forwarder does not do the pipeline, or cannot run here; or the method lacks something."""
+    if client.trex is not None and method.at_interfaces:
+        return f"method {method.name} needs interfaces of the kernel at A and C, whose cards are TRex's"
+    if client.trex is not None and dut.pipeline.kind != "cross":
+        return f"pipeline {dut.pipeline.kind} is proven with frames at interfaces of A and C, whose cards are TRex's"
     if dut.pipeline.kind not in forwarder.pipelines:
         return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
     return forwarder.supported(dut) or method.unsupported(point, dut, client)

@@ -117,6 +117,8 @@ class HostsTestbed:
             self._hold_cpus()
             for role, given in self.spec.ports.items():
                 port = self.ports[role]
+                if not port.in_kernel:
+                    continue
                 link = port_settings.read_link(port.host, port.ifname)
                 port_settings.refuse_if_needed(port.host, port.ifname, link)
                 refuse_wrong(port, given, link, self.spec.queues)
@@ -128,10 +130,11 @@ class HostsTestbed:
         """`look`, remember how the ports are, and make them fit for tests."""
         self.look()
         try:
-            before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in self.ports.items()}
+            there = {role: port for role, port in self.ports.items() if port.in_kernel}
+            before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in there.items()}
             self.lock.remember_boots(*self._hosts.values())
             self.lock.remember(ports=before)
-            for port in self.ports.values():
+            for port in there.values():
                 port_settings.prepare(port, napi=port.role in _REDIRECTED_TO)
             self._wait_for_links()
         except BaseException:
@@ -219,7 +222,7 @@ class HostsTestbed:
         for role in saved:  # before a knob is put back on it
             port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
         for port in self.ports.values():
-            if xdp_attachment(port.host, port.ifname) is not None:
+            if port.in_kernel and xdp_attachment(port.host, port.ifname) is not None:
                 for flag in ("xdp", "xdpgeneric"):
                     port.host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
                 done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
@@ -284,6 +287,10 @@ class HostsTestbed:
         """
         for role, given in self.spec.ports.items():
             host = self._host_of[role]
+            if given.ifname is None:
+                known = self.ports[role].mac if role in self.ports else given.mac or ""
+                self.ports[role] = Port(role, host, given.title, known, self.spec.mtu, lasting=True, trex=given.trex)
+                continue
             link = port_settings.read_link(host, given.ifname)
             mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
             self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
@@ -300,7 +307,7 @@ class HostsTestbed:
 
     def _wait_for_links(self) -> None:
         deadline = time.monotonic() + _LINK_TIMEOUT_S
-        for port in self.ports.values():
+        for port in filter(lambda port: port.in_kernel, self.ports.values()):
             carrier = f"/sys/class/net/{port.ifname}/carrier"
             while port.host.read(carrier) != "1":
                 if time.monotonic() > deadline:

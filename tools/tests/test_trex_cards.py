@@ -12,10 +12,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from lab import studies
 from lab.command import Done
 from lab.replayed_trex import RECORDS, ReplayedTrex, about, replayed
 from test_after_a_reboot import Machine, Played
 
+from xdplab import app
 from xdplab.cli.inventory import inventory
 from xdplab.forwarders import Dut
 from xdplab.hosts import Host
@@ -193,6 +195,17 @@ def test_what_needs_interfaces_of_a_and_c_is_refused(testbed: HostsTestbed) -> N
     assert reason("cross", True) == "method m needs interfaces of the kernel at A and C, whose cards are TRex's"
     assert "pipeline nat is proven with frames at interfaces" in str(reason("nat", False))
     testbed.down()
+
+
+def test_what_the_file_starts_is_allowed_on_the_command_line(tmp_path: Path) -> None:
+    """As root, on the host of A; a configuration of TRex can have it load libraries."""
+    path = tmp_path / "lab.yaml"
+    path.write_text(json.dumps(file(trex=TREX)), encoding="utf-8")
+    study = studies.study(testbed=str(path), tester="trex", forwarders=["xdp"])
+    for allowed, named in (((), "folder=/opt/trex/v3.08"), ((TREX["folder"],), "config=/etc/trex_cfg.yaml")):
+        with pytest.raises(InputError, match=rf"^testbed lab: trex: {named} would be started as root"):
+            app.prepare(study, allowed)
+    assert app.prepare(study, tuple(TREX.values())).plan.points
 
 
 def test_applications_are_the_method_that_needs_them(cli: Callable[..., Done]) -> None:

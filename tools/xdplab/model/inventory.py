@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from xdplab.model.base import Model
+from xdplab.model.programs import NamesProgram
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 #: What the kernel takes for an interface (dev_valid_name), less what means something to a program it is given to.
@@ -67,9 +68,9 @@ class TrexSpec(Model):
     """A TRex that has cards of its own, and how it is started; its configuration says which they are."""
 
     #: Folder of its release on the host of a0, with `t-rex-64` in it.
-    folder: Folder
-    #: Its configuration file there.
-    config: Folder
+    folder: Annotated[Folder, NamesProgram()]
+    #: Its configuration file there, which may have it load libraries.
+    config: Annotated[Folder, NamesProgram()]
 
 
 class PortSpec(Model):

@@ -210,7 +210,7 @@ class StudyRun:
         versions, environment = self._once_more("the look at the testbed", self._look_around)
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         if not self._plan.method.own_ends:
-            self._testers.find_macs(supported)
+            self._once_more("the look at the tester's cards", lambda: self._testers.find_macs(supported))
         if _has_system_setting(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
             self._locks[-1].acquire()

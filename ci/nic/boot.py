@@ -43,6 +43,7 @@ class Job:
         more: Other folders.
         results: Folder that the guest sees as /results and may write to.
         limit_s: When the guest gives up.
+        iommu: Its cards are behind one.
     """
 
     argv: tuple[str, ...]
@@ -52,6 +53,7 @@ class Job:
     more: tuple[Path, ...]
     results: Path
     limit_s: float
+    iommu: bool = False
 
 
 def shares(job: Job) -> tuple[Share, ...]:
@@ -110,7 +112,7 @@ def run_guests(
             base, modules = base_archive(artefact.busybox.read_bytes()), artefact.modules.read_bytes()
             archive.write_bytes(base + modules + lane_archive(job, nonce))
             guests[name] = Guest(
-                argv=command(artefact, archive, shares(job), job.cards, job.memory_mb),
+                argv=command(artefact, archive, shares(job), job.cards, job.memory_mb, iommu=job.iommu),
                 env=environment(artefact),
                 limit_s=job.limit_s,
                 nonce=nonce,

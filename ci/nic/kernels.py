@@ -18,11 +18,13 @@ class Tests:
         files: Of `guest/`, or of the project (from its root, with pytest's `::`).
         cards: What it has.
         memory_mb: The suite's own Python runs in it.
+        iommu: Its cards are behind one, so that a program can have them.
     """
 
     files: tuple[str, ...]
     cards: tuple[Card, ...] = ()
     memory_mb: int = 768
+    iommu: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,13 @@ _OLDER_MODULES = (
 
 KERNELS: dict[str, Kernel] = {
     "7.2": Kernel(
-        (*_SHARES, "virtio_net", "igb", "tun"),
+        (*_SHARES, "virtio_net", "igb", "tun", "vfio_pci", "vfio_iommu_type1"),
         {
             "drivers": Tests(("test_1_drivers.py", "test_9_restored.py"), (*IGB, *VIRTIO, *PLAIN)),
             "settings": Tests(
                 ("test_2_settings.py", "test_3_suite.py", "test_9_restored.py"), (*IGB, *IGB_FAR, *VIRTIO)
             ),
+            "dpdk": Tests(("test_5_own_driver.py", "test_9_restored.py"), (*IGB, *IGB_FAR), memory_mb=1536, iommu=True),
         },
         cards=CARDS,
     ),

@@ -12,9 +12,8 @@ from pathlib import Path
 from nic.artefact import cache_folder, obtain, read_pins
 from nic.boot import Job, run_guests
 from nic.errors import Hang, MissingPart
-from nic.kernels import KERNELS
+from nic.kernels import KERNELS, Tests
 from nic.outcome import Outcome, merged, read_outcome
-from nic.qemu import Card
 from xdplab.forwarders.ovs.builds import cache as ovs_builds
 from xdplab.tools import bpf_program, project_root
 
@@ -61,7 +60,7 @@ def _tests(options: argparse.Namespace, kernel: str) -> int:
     words = ["-k", options.select] if options.select else []
     python = str(project_root() / ".venv/bin/python")
     commands = {
-        name: ((python, *_PYTEST, *words, *map(_path, tests.files)), tests.cards, tests.memory_mb)
+        name: ((python, *_PYTEST, *words, *map(_path, tests.files)), tests)
         for name, tests in KERNELS[kernel].guests.items()
     }
     ended, folder = _run(options, kernel, commands)
@@ -87,7 +86,8 @@ def _path(test: str) -> str:
 def _other(options: argparse.Namespace) -> int:
     name = options.kernel[-1] if options.kernel else next(iter(KERNELS))
     kernel = KERNELS[name]
-    ended, _ = _run(options, name, {"guest": (tuple(options.command), kernel.cards, kernel.memory_mb)})
+    other = Tests((), kernel.cards, kernel.memory_mb)
+    ended, _ = _run(options, name, {"guest": (tuple(options.command), other)})
     (code,) = ended.values()
     return code if isinstance(code, int) else _told(ended)
 
@@ -100,7 +100,8 @@ def _told(ended: Mapping[str, int | Hang | MissingPart]) -> int:
     return max((2 if isinstance(error, MissingPart) else 1 for error in errors.values()), default=0)
 
 
-_Commands = Mapping[str, tuple[tuple[str, ...], tuple[Card, ...], int]]
+#: What a guest runs, and what it has.
+_Commands = Mapping[str, tuple[tuple[str, ...], Tests]]
 
 
 def _run(
@@ -113,10 +114,10 @@ def _run(
     artefact = obtain(cache_folder(), read_pins(), kernel, KERNELS[kernel].modules, _say)
     folder = _fresh_folder(kernel)
     jobs = {}
-    for name, (argv, cards, memory_mb) in commands.items():
+    for name, (argv, tests) in commands.items():
         results = folder / name / "results"
         results.mkdir(parents=True)
-        jobs[name] = Job(argv, cards, memory_mb, root, _more(), results, options.limit_s)
+        jobs[name] = Job(argv, tests.cards, tests.memory_mb, root, _more(), results, options.limit_s, iommu=tests.iommu)
     ended: dict[str, int | Hang | MissingPart] = {}
     waiting = list(jobs)
     while waiting:

@@ -56,13 +56,25 @@ class Share:
     writable: bool = False
 
 
+#: Each card behind an IOMMU, in a group of its own: what vfio-pci needs. Virtio's cards would need more.
+_IOMMU = ("-device", "intel-iommu,intremap=on")
+
+
 def command(
-    artefact: Artefact, archive: Path, shares: tuple[Share, ...], cards: tuple[Card, ...], memory_mb: int
+    artefact: Artefact,
+    archive: Path,
+    shares: tuple[Share, ...],
+    cards: tuple[Card, ...],
+    memory_mb: int,
+    *,
+    iommu: bool = False,
 ) -> list[str]:
     """The argv of QEMU; it ends when the guest powers off."""
+    append = "console=ttyS0 panic=-1 mitigations=off nokaslr quiet" + " intel_iommu=on" * iommu
     argv = [
-        *emulator(artefact, artefact.image, archive, "console=ttyS0 panic=-1 mitigations=off nokaslr quiet"),
+        *emulator(artefact, artefact.image, archive, append),
         *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(memory_mb)),
+        *(_IOMMU if iommu else ()),
     ]
     for share in shares:
         argv += ["-virtfs", _virtfs(share)]

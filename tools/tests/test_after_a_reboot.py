@@ -11,7 +11,7 @@ import pytest
 from xdplab.hosts.base import Completed
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.runner.restore import recover
-from xdplab.testbed import HostsTestbed, TestbedLock, real, working_folder
+from xdplab.testbed import HostsTestbed, TestbedLock, cards, real, working_folder
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 SPEC = TestbedSpec.model_validate(
@@ -114,6 +114,35 @@ def test_a_reboot_of_this_machine_does_not_reach_what_is_to_be_put_back(monkeypa
     monkeypatch.setattr(Path, "mkdir", lambda *args, **kwargs: None)
     assert TestbedLock("lab").path == Path("/var/lib/xdplab/lab.json")
     assert working_folder("lab") == Path("/run/xdplab/lab.dut")
+
+
+def test_cards_come_back_before_their_interfaces_are_looked_for(
+    machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program's own driver had b0 when the run was killed: there is no interface until the kernel's has it again."""
+    killed_run()
+    TestbedLock("lab").remember(cards={"b0": {"ifname": "p0"}})
+    mac = machines["dut"].mac.pop("p0")
+
+    def give_back(lock: TestbedLock, host: Any) -> list[str]:
+        given = lock.state().get("cards")
+        if given:
+            machines[host.name].mac["p0"] = mac
+            lock.remember(cards={})
+        return [f"{host.name}: {card['ifname']} is back" for card in (given or {}).values()]
+
+    monkeypatch.setattr(cards, "give_back", give_back)
+    assert "dut: p0 is back" in recover(SPEC)
+    assert machines["dut"].mtu == {"p0": 9000, "p1": 9000}
+    assert not TestbedLock("lab").changed
+
+
+def test_cards_of_a_host_that_was_rebooted_are_the_kernels(machines: dict[str, Machine]) -> None:
+    killed_run()
+    TestbedLock("lab").remember(cards={"b0": {"ifname": "p0"}})
+    machines["dut"].reboot()
+    recover(SPEC)
+    assert not TestbedLock("lab").changed
 
 
 def test_hosts_that_stayed_up_are_put_back(machines: dict[str, Machine]) -> None:

@@ -243,7 +243,7 @@ def test_the_file_says_what_was_found_and_is_a_testbed() -> None:
     spec = TestbedSpec.model_validate(yaml.safe_load(text))
     assert spec.ports["b0"].model_dump() == {
         "host": "forwarder", "ifname": "ens2f0", "mac": "02:00:00:00:00:02", "driver": "ice", "pci": "0000:18:00.0",
-        "speed_mbps": 100_000,
+        "speed_mbps": 100_000, "trex": None,
     }  # fmt: skip
     assert spec.hosts["tester"].cpus == (4, 5)
     for words in (

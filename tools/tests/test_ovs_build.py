@@ -250,6 +250,22 @@ def test_a_compiler_that_is_younger_gets_its_patch(
     assert (len(of.portability), len(of.describe().get("portability", []))) == (patched, patched)
 
 
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [
+        ("gcc (Debian 14.2.0-19) 14.2.0", "-O2"),
+        ("gcc (Debian 15.2.0-9) 15.2.0", "-O2 -std=gnu17"),
+        ("Debian clang version 21.1.5", "-O2"),
+    ],
+)
+def test_a_compiler_that_takes_c_for_c23_is_told_which_c_it_is(
+    compiler: str, flags: str, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ovs_build, "compiler_version", lambda _: compiler)
+    of = plan(ovs_build, source)
+    assert (of.cflags, f"CFLAGS={flags}" in of.configure) == (flags, True)
+
+
 @pytest.mark.parametrize(("here", "given"), [("22.11.11", True), ("24.11.8", False), ("", False)])
 def test_dpdk_is_taken_only_of_its_release(
     here: str, given: bool, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch

@@ -158,7 +158,8 @@ def prepare(study: StudySpec, allowed_programs: Iterable[str] = ()) -> Prepared:
     study = study.on(testbed)
     testers = tuple(make_tester(name) for name in study.all_testers)
     plan = make_plan(study, testbed, *testers)
-    refuse_programs(_options(plan, testers), allowed_programs)
+    trex = [(f"testbed {testbed.name}: trex", testbed.trex)] if testbed.trex else []
+    refuse_programs([*_options(plan, testers), *trex], allowed_programs)
     return Prepared(study, testbed, testers, plan)
 
 

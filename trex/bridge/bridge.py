@@ -10,6 +10,8 @@ One request is one line of JSON on standard input, and has one line of JSON as r
     {"id": 1, "op": "hello"}                            -> {"id": 1, "ok": {"protocol": 1}}
     {"id": 2, "op": "connect", "server": ..., "sync_port": ..., "async_port": ..., "user": ..., "ports": [0, 1],
      "frame": HEX}                                      -> {"id": 2, "ok": {"version": ..., "drivers": [...]}}
+    {"id": 2, "op": "ports", "server": ..., "sync_port": ..., "async_port": ..., "user": ...}
+                                                        -> {"id": 2, "ok": {"ports": [{"index": 0, "src_mac": ...}]}}
     {"id": 3, "op": "trial", "streams": [...], "warmup_s": ..., "duration_s": ..., "drain_s": ...}
                                                         -> {"id": 3, "ok": {"streams": [...], "ports": {...}, ...}}
     {"id": 4, "op": "stop"}                             ends a running trial, which is answered with error `stopped`
@@ -92,6 +94,8 @@ def _answer(session: Session, line: str, stopping: Callable[[], bool]) -> tuple[
             return number, {"ok": {"protocol": PROTOCOL}}
         if op == "connect":
             return number, {"ok": session.connect(request)}
+        if op == "ports":
+            return number, {"ok": session.ports(request)}
         if op == "trial":
             return number, {"ok": session.trial(request, stopping)}
         if op == "stop":

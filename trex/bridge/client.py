@@ -50,7 +50,10 @@ class Client:
             raise BridgeError(kind, f"server {server}:{sync_port}: {_line(exc)}") from None
         self._client = client
         answer = client.get_server_version()
-        ports = [{key: info.get(key) for key in ("index", "driver", "is_virtual")} for info in client.get_port_info()]
+        ports = [
+            {key: info.get(key) for key in ("index", "driver", "is_virtual", "src_mac")}
+            for info in client.get_port_info()
+        ]
         return {"version": answer["version"], "mode": answer.get("mode"), "ports": ports}
 
     def acquire(self, ports: list[int]) -> None:

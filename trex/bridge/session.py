@@ -45,6 +45,13 @@ class Session:
             )
         return {"version": answer["version"], "drivers": [known[port]["driver"] for port in ports]}
 
+    def ports(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The server's ports, with their MAC addresses; none is taken."""
+        answer = self._client.connect(request["server"], request["sync_port"], request["async_port"], request["user"])
+        self._connected = True
+        _check_version(answer)
+        return {"ports": answer["ports"]}
+
     def trial(self, request: dict[str, Any], stopping: Callable[[], bool]) -> dict[str, Any]:
         """Warm up, send, let it drain, and count."""
         streams, warmup_s = request["streams"], request["warmup_s"]

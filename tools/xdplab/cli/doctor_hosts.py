@@ -33,7 +33,7 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
     homes = {role: port.host for role, port in testbed.spec.ports.items()}
     for name, host in testbed.hosts.items():
         roles = [letter for letter, role in (("A", "a0"), ("B", "b0"), ("C", "c0")) if homes[role] == name]  # type: ignore[index]
-        ifnames = [port.ifname for port in testbed.spec.ports.values() if port.host == name]
+        ifnames = [port.ifname for port in testbed.spec.ports.values() if port.host == name and port.ifname]
         try:
             host.open()
             found += host_checks(host, roles, ifnames)
@@ -44,7 +44,8 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
         try:
             testbed.find_ports()
             for role, given in testbed.spec.ports.items():
-                found += port_checks(testbed, role, testbed.ports[role], given)
+                if given.ifname:
+                    found += port_checks(testbed, role, testbed.ports[role], given)
         except XdplabError as exc:
             text, _, fix = str(exc).partition("; ")
             found.append(check("ports", False, text, fix))

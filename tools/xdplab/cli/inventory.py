@@ -43,7 +43,7 @@ def _variables(spec: TestbedSpec, name: str, host: HostSpec) -> dict[str, Any]:
         "ansible_ssh_common_args": shlex.join(_ssh_options(name, host, host.jump)),
         "ansible_become": host.sudo,
     }
-    ports = {role: port.ifname for role, port in sorted(spec.ports.items()) if port.host == name}
+    ports = {role: port.ifname for role, port in sorted(spec.ports.items()) if port.host == name and port.ifname}
     return {key: value for key, value in connection.items() if value is not None} | {
         "xdplab_testbed": spec.name,
         "xdplab_ports": ports,

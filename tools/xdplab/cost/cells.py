@@ -205,6 +205,8 @@ def _ovs_afxdp(asked: Any, driver: Driver) -> InGuest:
 
 def _dpdk(asked: Any, driver: Driver) -> tuple[dict[str, str], list[str]]:
     """DPDK's drivers of a program on it, files here -> in the guest, and its devices; `port` of its options."""
+    if asked.options.takes_ports:
+        raise Unsupported(f"{asked.name}: port=pmd: guests of xdplab cost have no card that DPDK has a driver for")
     programs = {}
     for name in (f"net_{asked.options.port}", "mempool_ring"):  # it looks for them when it starts
         found = [path for path in Path("/usr/lib").glob(f"*/dpdk/pmds-*/librte_{name}.so.*") if not path.is_symlink()]
@@ -212,7 +214,7 @@ def _dpdk(asked: Any, driver: Driver) -> tuple[dict[str, str], list[str]]:
             raise Unsupported(f"DPDK's driver {name} is not installed; `{setup_command()}` installs it")
         programs[str(found[0])] = str(found[0]).lstrip("/")
     copies = "" if driver.zero_copy or asked.options.port != "af_xdp" else ",force_copy=1"
-    return programs, [f"{asked.options.device(index, port)}{copies}" for index, port in enumerate(_PORTS)]
+    return programs, [f"{asked.options.virtual_device(index, port)}{copies}" for index, port in enumerate(_PORTS)]
 
 
 def _ovs_dpdk(asked: Any, driver: Driver) -> InGuest:

@@ -77,6 +77,8 @@ class Forwarder(ABC, Generic[OptionsT]):
     options_model: ClassVar[type[Model]] = NoOptions
     #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
     redirects: bool = False
+    #: True when a driver of its own has its ports: the run takes these from the kernel, and gives them back.
+    takes_ports: bool = False
     #: How long after its start it may let no frame through.
     silent_s: float = 5.0
     #: Links it makes on its host, for removing them when it was killed.
@@ -283,7 +285,7 @@ def no_role(forwarder: Forwarder[Any], role: Role) -> InputError:
 
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, next to the program's own words."""
-    ports = [port for port in dut.ports if not port.simulated]
+    ports = [port for port in dut.ports if port.in_kernel]
     *attached, mode = run_parallel(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
     xdp = {
         port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}

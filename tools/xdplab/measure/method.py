@@ -167,6 +167,8 @@ class Method(ABC, Generic[SpecT]):
     sends_new_flows: ClassVar[bool] = False
     #: True where programs of its own send and receive at both ends: the study's tester is not needed.
     own_ends: ClassVar[bool] = False
+    #: True where it sets or watches interfaces of the kernel, of which a port that a program's own driver has is none.
+    at_interfaces: ClassVar[bool] = False
     #: True where the analysis of a sweep may ask which settings matter to its latencies.
     swept: ClassVar[bool] = False
 

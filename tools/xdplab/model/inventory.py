@@ -7,9 +7,10 @@ with a dash, and holds no blank, comma, quote or slash.
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from xdplab.model.base import Model
+from xdplab.model.programs import NamesProgram
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,30}$")]
 #: What the kernel takes for an interface (dev_valid_name), less what means something to a program it is given to.
@@ -63,13 +64,24 @@ class HostSpec(SshAddress):
     dead_after_s: float = Field(default=9.0, ge=1, le=600)
 
 
+class TrexSpec(Model):
+    """A TRex that has cards of its own, and how it is started; its configuration says which they are."""
+
+    #: Folder of its release on the host of a0, with `t-rex-64` in it.
+    folder: Annotated[Folder, NamesProgram()]
+    #: Its configuration file there, which may have it load libraries.
+    config: Annotated[Folder, NamesProgram()]
+
+
 class PortSpec(Model):
-    """An interface on a host. What is given next to its name is what `xdplab doctor` expects to find."""
+    """An interface on a host, or a card of TRex. What is given next to it is what `xdplab doctor` expects to find."""
 
     #: One of `hosts`.
     host: Name
     #: As the kernel there calls it.
-    ifname: IfName
+    ifname: IfName | None = None
+    #: In place of `ifname`, of the tester's ports: number of a port of TRex, which has its card without the kernel.
+    trex: int | None = Field(default=None, ge=0, le=63)
     #: MAC address.
     mac: Mac | None = None
     #: Name of the driver, as `ethtool -i` has it.
@@ -78,3 +90,14 @@ class PortSpec(Model):
     pci: PciAddress | None = None
     #: Speed of the link.
     speed_mbps: int | None = Field(default=None, gt=0)
+
+    @property
+    def title(self) -> str:
+        """The interface, or `TRex port 0`."""
+        return self.ifname or f"TRex port {self.trex}"
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "PortSpec":
+        if (self.ifname is None) == (self.trex is None):
+            raise ValueError("ifname is needed, or trex in its place")
+        return self

@@ -45,6 +45,6 @@ def refuse_programs(named: Iterable[tuple[str, Model]], allowed: Iterable[str]) 
         for option, program in named_programs(options).items():
             if os.path.abspath(program) not in there:
                 raise InputError(
-                    f"{title}: {option}={program} would be started as root, and a study may not decide that; "
+                    f"{title}: {option}={program} would be started as root, and a file may not decide that; "
                     f"`--allow-program {program}` allows it (Robot: `-v ALLOW_PROGRAM:{program}`)"
                 )

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from xdplab.model.base import Model
-from xdplab.model.inventory import HostSpec, Name, PortSpec, Role
+from xdplab.model.inventory import HostSpec, Name, PortSpec, Role, TrexSpec
 
 
 class CpuLayout(Model):
@@ -70,6 +70,9 @@ class TestbedSpec(Model):
     hosts: dict[Name, HostSpec] = {}
     #: Likewise: role -> the interface.
     ports: dict[Role, PortSpec] = {}
+    #: How a TRex is started whose cards are ports of the file; without it, `tester: trex:server=ADDRESS` names one that
+    #: runs.
+    trex: TrexSpec | None = None
     #: False: never take a one-way latency here. True: only where A and C are found to share one kernel and its clock.
     one_way: bool = True
 
@@ -92,8 +95,8 @@ class TestbedSpec(Model):
     @model_validator(mode="after")
     def _hosts_and_ports(self) -> "TestbedSpec":
         if self.kind != "hosts":
-            if self.hosts or self.ports:
-                raise ValueError(f"hosts and ports belong to kind: hosts, not to kind: {self.kind}")
+            if self.hosts or self.ports or self.trex:
+                raise ValueError(f"hosts, ports and trex belong to kind: hosts, not to kind: {self.kind}")
             return self
         if self.cpus is not None:
             raise ValueError("cpus: give them to each of the hosts")
@@ -108,12 +111,22 @@ class TestbedSpec(Model):
         ends = [self.ports[role].host for role in ("a0", "c0", "d0", "d1") if role in self.ports]
         if ends[2:] not in ([], ends[:2]):
             raise ValueError("ports: d0 belongs on the host of a0, d1 on that of c0: it is the tester's direct link")
-        if len({(port.host, port.ifname) for port in self.ports.values()}) < len(self.ports):
+        if len({(port.host, port.title) for port in self.ports.values()}) < len(self.ports):
             raise ValueError("ports: an interface is given twice")
+        self._check_cards_of_trex()
         reached = {(host.address, host.port, host.folder) for host in self.hosts.values()}
         if len(reached) < len(self.hosts):
             raise ValueError("hosts: the same address twice; one host may have several ports")
         return self
+
+    def _check_cards_of_trex(self) -> None:
+        owned = {role: port.host for role, port in self.ports.items() if port.trex is not None}
+        if not owned and self.trex:
+            raise ValueError("trex: no port of the file has trex: NUMBER")
+        if owned and set(owned) != {role for role in self.ports if not role.startswith("b")}:
+            raise ValueError(f"ports: all of the tester's are cards of one TRex, or none; there are {_and(owned)}")
+        if len(set(owned.values())) > 1:
+            raise ValueError("ports: the cards of one TRex are on one host")
 
 
 def _and(names: Iterable[str]) -> str:

@@ -26,7 +26,7 @@ _CPU = "/sys/devices/system/cpu"
 def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan) -> Environment:
     """Read it; what this machine has not got is recorded as absent, never guessed. `testers`: their versions."""
     host, machine = testbed.dut, testbed.system
-    asked = {role: partial(_port, port) for role, port in testbed.ports.items() if not port.simulated}
+    asked = {role: partial(_port, port) for role, port in testbed.ports.items() if port.in_kernel}
     ports = dict(zip(asked, run_parallel(*asked.values()), strict=True)) if asked else {}
     versions = {name: version(name) for name in _PACKAGES}
     versions |= testers

@@ -16,7 +16,7 @@ def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
         XdplabError: a program stays attached.
     """
     for port in ports:
-        if port.simulated or xdp_attachment(host, port.ifname) is None:
+        if not port.in_kernel or xdp_attachment(host, port.ifname) is None:
             continue
         for flag in ("xdp", "xdpgeneric"):
             host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)

@@ -8,9 +8,10 @@ repetition asks again when it begins.
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.knobs import KnobContext
+from xdplab.knobs import KnobContext, make_knob
 from xdplab.measure import Method
 from xdplab.model import Path, Point
+from xdplab.model.design import UNSET
 from xdplab.runner.place import dut_of, ports_of
 from xdplab.runner.plan import Plan
 from xdplab.runner.restore import Settings
@@ -35,11 +36,32 @@ def refusal(
     point: Point, method: Method[Any], forwarder: Forwarder[Any], settings: Settings, dut: Dut, client: Port
 ) -> str | None:
     """None, or what of a repetition is impossible: a knob, the forwarder, or what the method needs besides."""
-    return settings.unsupported() or _of_work(point, method, forwarder, dut, client)
+    return (
+        _of_no_interface(point, method, forwarder)
+        or settings.unsupported()
+        or _of_work(point, method, forwarder, dut, client)
+    )
+
+
+def _of_no_interface(point: Point, method: Method[Any], forwarder: Forwarder[Any]) -> str | None:
+    """None, or what is set or watched at interfaces of the forwarder, where its own driver has the ports."""
+    if not forwarder.takes_ports:
+        return None
+    driver = f"{forwarder.name} with a driver of its own for its ports"
+    if method.at_interfaces:
+        return f"method {method.name} needs interfaces of the kernel, and {driver} leaves none"
+    for name, value in point.knobs.items():
+        if value != UNSET and make_knob(name).scope == "port":
+            return f"knob {name}: it is of the kernel's driver; {driver} has settings of its own"
+    return None
 
 
 def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: Dut, client: Port) -> str | None:
     """The forwarder does not do the pipeline, or cannot run here; or the method lacks something."""
+    if client.trex is not None and method.at_interfaces:
+        return f"method {method.name} needs interfaces of the kernel at A and C, whose cards are TRex's"
+    if client.trex is not None and dut.pipeline.kind != "cross":
+        return f"pipeline {dut.pipeline.kind} is proven with frames at interfaces of A and C, whose cards are TRex's"
     if dut.pipeline.kind not in forwarder.pipelines:
         return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
     return forwarder.supported(dut) or method.unsupported(point, dut, client)
@@ -70,6 +92,9 @@ def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:
 def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """One of its knobs or its forwarder cannot be."""
     forwarder = plan.method.forwarder(point)
+    reason = _of_no_interface(point, plan.method, forwarder)
+    if reason:
+        return reason
     context = KnobContext(testbed.dut, ports_of(testbed, point), testbed.layout, testbed.cpus)
     wanted = {**forwarder.required_knobs(), **point.knobs}
     settings = Settings(testbed.lock, context, wanted)

@@ -2,7 +2,7 @@
 """Settings are remembered before they are changed, so that they can be put back after any end of a run."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from xdplab.hosts.signals import deferred, interruptible
@@ -11,6 +11,12 @@ from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, Xdplab
 from xdplab.model.design import UNSET, Scalar
 from xdplab.testbed import Testbed, TestbedLock, open_testbed
 from xdplab.testbed.state import SystemLock
+
+#: What a driver forgets when a program's own has its card for a while, in the order in which it is set again: rings are
+#: of the queues that are there. Offloads and MTU are put back with the card itself (`testbed/cards.py`).
+_OF_DRIVER = ("private_flag", "channels", "rss_queues", "rx_ring", "tx_ring", "coalesce_adaptive_rx",
+              "coalesce_adaptive_tx", "coalesce_rx_usecs", "coalesce_tx_usecs", "coalesce_rx_frames",
+              "coalesce_tx_frames", "threaded_napi", "napi_defer_hard_irqs", "gro_flush_timeout")  # fmt: skip
 
 
 class Settings:
@@ -65,6 +71,26 @@ class Settings:
             knob.verify(self._before, knob.check(value))
         for knob, value in self._wanted[:-1]:
             knob.verify(self._before, knob.check(value))
+
+    def keep_of_driver(self) -> None:
+        """Remember what the ports lose with the kernel's driver, so that `restore` sets it again.
+
+        Raises:
+            Unsupported: something of it could not be set again.
+        """
+        context = self._before
+        for ifname, found in make_knob("flow_steering").read(context).items():
+            if found["rules"]:
+                raise Unsupported(f"{ifname} has rules for flows, which go with the kernel's driver and do not return")
+        if any(make_knob("rss_queues").read(context).values()):
+            reason = make_knob("rss_queues").supported(context, 1)
+            if reason:
+                raise Unsupported(reason)
+        for name in reversed(_OF_DRIVER):
+            knob = make_knob(name)
+            with suppress(XdplabError):  # this kernel, or its driver, has it not
+                self._saved.append((knob, knob.read(context)))
+        self._remember()
 
     def after_start(self, forwarder: str) -> None:
         """What needs the forwarder running; then all are verified again: a forwarder may change settings itself.
@@ -143,10 +169,11 @@ def recover(spec: TestbedSpec) -> list[str]:
         XdplabError: something cannot be put back; what is left to do stays in the state file.
     """
     with interruptible(), deferred():  # what is half put back is worse than a late Ctrl-C
-        return _recover(open_testbed(spec))
+        return recover_testbed(open_testbed(spec))
 
 
-def _recover(testbed: Testbed) -> list[str]:
+def recover_testbed(testbed: Testbed) -> list[str]:
+    """The same of a testbed that is not up."""
     testbed.lock.acquire()
     try:
         # first what runs there: it may hold what is put back (hugepages)

@@ -209,6 +209,8 @@ class StudyRun:
         """Check the ports, look around, calibrate, and write the head of the run."""
         versions, environment = self._once_more("the look at the testbed", self._look_around)
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
+        if not self._plan.method.own_ends:
+            self._once_more("the look at the tester's cards", lambda: self._testers.find_macs(supported))
         if _has_system_setting(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
             self._locks[-1].acquire()
@@ -255,7 +257,7 @@ class StudyRun:
     def _look_around(self) -> tuple[dict[str, str], Environment]:
         """Versions, and the environment; points that cannot be measured are left out."""
         for port in self._testbed.ports.values():
-            attached = None if port.simulated else xdp_attachment(port.host, port.ifname)
+            attached = xdp_attachment(port.host, port.ifname) if port.in_kernel else None
             if attached:
                 raise InputError(
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "

@@ -42,7 +42,7 @@ from xdplab.runner.proof import prove
 from xdplab.runner.refusals import refusal
 from xdplab.runner.restore import Settings
 from xdplab.runner.work_proof import prove_work
-from xdplab.testbed import Testbed
+from xdplab.testbed import Testbed, cards
 from xdplab.testers import Tester, TesterContext
 
 #: How often the connection may be lost while everything is put back.
@@ -343,6 +343,9 @@ class PointSession:
         self._links_before = None if self._dut.ports[0].simulated else link_names(self._testbed.dut)
         if self._links_before is not None and self._dut.ports[0].lasting:
             self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
+        if self._forwarder.takes_ports:
+            self._settings.keep_of_driver()
+            self._dut = dataclasses.replace(self._dut, ports=cards.take(self._testbed.lock, self._dut.ports))
         self._around.enter_context(self._method.around(self))
         began_ns = self._start()
         self._forwarder_s += (time.monotonic_ns() - began_ns) / 1e9
@@ -389,6 +392,7 @@ class PointSession:
         with contextlib.ExitStack() as stack:
             stack.callback(self._dut.host.remove_folder, self._dut.rundir)
             stack.callback(self._settings.restore)
+            stack.callback(self._give_cards_back)
             stack.callback(self._remove_links)
             stack.callback(self._around.close)
             stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
@@ -397,13 +401,18 @@ class PointSession:
             stack.callback(self._stop)
             stack.callback(self._tester.close if fresh else self._tester.rest)
 
+    def _give_cards_back(self) -> None:
+        """Before what is set on their interfaces."""
+        if self._forwarder.takes_ports:
+            cards.give_back(self._testbed.lock, self._testbed.dut)
+
     def _stop(self) -> None:
         began_s = time.monotonic()
         self._forwarder.stop()
         self._forwarder_s += time.monotonic() - began_s
 
     def _wait_for_queues(self) -> None:
-        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if not port.simulated])
+        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
 
     def _remove_links(self) -> None:
         if self._links_before is None:

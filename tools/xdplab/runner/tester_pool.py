@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The testers of a run: most runs have one; where several measure the same points, one at a time holds the ports."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 from xdplab.measure import Method
-from xdplab.model import Calibration, InputError, Point, StudySpec, TrafficSpec, Unsupported
+from xdplab.model import Calibration, InputError, Path, Point, StudySpec, TrafficSpec, Unsupported
+from xdplab.model.inventory import Role
 from xdplab.runner.calibrations import Calibrations, reused_note
 from xdplab.runner.place import tester_ports_of
 from xdplab.runner.plan import Plan
-from xdplab.testbed import Testbed
+from xdplab.testbed import Testbed, TesterPorts
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
+from xdplab.testers.base import OWN_CARDS
 from xdplab.testers.calibrate import DEFAULT_PPS
 
 
@@ -43,12 +46,45 @@ class TesterPool:
         """Why the tester of a point cannot measure it, or None."""
         tester = self._by_name[point.tester or self._first]
         reason = (
-            _no_senders(tester, self._testbed)
+            _no_cards(tester, self._testbed)
+            or _no_senders(tester, self._testbed)
             or tester.supported(self._testbed)
             or tester.supports_path(self._testbed.tester_ports(point.path))
             or tester.supports_traffic(point.traffic, tester_ports_of(self._testbed, point))
         )
         return f"tester {tester.name}: {reason}" if reason else None
+
+    @property
+    def own_cards(self) -> bool:
+        """Whether the tester has the cards of A and C without the kernel."""
+        return self._testbed.ports["a0"].trex is not None
+
+    def find_macs(self, points: Sequence[Point]) -> None:
+        """Ask the tester of points for the addresses of cards that it alone has; the testbed's ports have them then.
+
+        Raises:
+            InputError: the testbed file says another one.
+            PointFailed: it does not answer.
+        """
+        wanted = {point.tester or self._first for point in points}
+        tester = next((each for name, each in self._by_name.items() if name in wanted), None)
+        if not self.own_cards or tester is None:
+            return
+        testbed, direct = self._testbed, self._testbed.direct_ports()
+        through = testbed.tester_ports(Path.THROUGH)
+        for ports in (through, direct) if direct else (through,):
+            found = tester.macs(self._context(ports, OWN_CARDS))
+            for port, mac in zip((ports.first, ports.last), found, strict=True):
+                stated = testbed.spec.ports[cast(Role, port.role)].mac
+                if stated not in (None, mac):
+                    raise InputError(f"{port.ifname} ({port.role}) has MAC {mac}, the testbed file says {stated}")
+                testbed.ports[port.role] = dataclasses.replace(port, mac=mac)
+
+    def _context(self, ports: TesterPorts, choice: RxChoice) -> TesterContext:
+        host = self._testbed.tester_host
+        folder = self._testbed.folder_on(host)
+        host.make_folder(folder)
+        return TesterContext(ports, self._testbed.layout, choice.program, folder, host)
 
     def take(self, point: Point) -> tuple[Tester, str, float, Calibration | None]:
         """The tester of a point, its receive program, top load and calibration; the others let go of the ports."""
@@ -91,7 +127,7 @@ class TesterPool:
         """
         refused: dict[str, str] = {}
         for name, tester in self._by_name.items():
-            self.choices[name] = tester.choose_rx(redirects)
+            self.choices[name] = OWN_CARDS if self.own_cards else tester.choose_rx(redirects)
             mine = [point for point in points if (point.tester or self._first) == name]
             if name in earlier:  # a resumed search must see the top load that its journal was made with
                 self.calibrations[name] = earlier[name]
@@ -118,16 +154,20 @@ class TesterPool:
         ports = self._testbed.direct_ports()
         if ports is None:
             return None
-        host = self._testbed.tester_host
-        folder = self._testbed.folder_on(host)
-        host.make_folder(folder)
-        context = TesterContext(ports, self._testbed.layout, choice.program, folder, host)
+        context = self._context(ports, choice)
         smallest = min(point.traffic.smallest for point in plan.points)
         several = len(self._by_name) > 1
         at_pps = plan.points[0].traffic.probes_per_s if several else DEFAULT_PPS
         frame_bytes = max(smallest, tester.smallest_frame(4))
         asked = {"frame_bytes": frame_bytes, "at_pps": at_pps, "rx_program": choice.program}
         return kept.of(tester, asked, lambda: calibrate(tester, context, frame_bytes, at_pps=at_pps, progress=progress))
+
+
+def _no_cards(tester: Tester, testbed: Testbed) -> str | None:
+    """None, or why it cannot use the ports: they are no interfaces."""
+    if testbed.ports["a0"].trex is None or tester.owns_cards:
+        return None
+    return "it sends from interfaces of the kernel, and A and C have cards of TRex in the testbed file; tester: trex"
 
 
 def _no_senders(tester: Tester, testbed: Testbed) -> str | None:

@@ -27,6 +27,15 @@ class Port:
     simulated: bool = False
     #: True when the interface is there before the run and after it: what is changed on it must be put back.
     lasting: bool = False
+    #: Address on the PCI bus of a card that a program's own driver has: there is no interface meanwhile.
+    pci: str = ""
+    #: Number of a port of TRex, whose card is none of the kernel's.
+    trex: int | None = None
+
+    @property
+    def in_kernel(self) -> bool:
+        """Whether there is an interface to ask."""
+        return not (self.simulated or self.pci or self.trex is not None)
 
 
 @dataclass(frozen=True)

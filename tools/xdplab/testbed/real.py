@@ -18,7 +18,7 @@ from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
-from xdplab.testbed import port_settings
+from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
 from xdplab.testbed.state import TestbedLock, lasting_dir
 
@@ -117,6 +117,8 @@ class HostsTestbed:
             self._hold_cpus()
             for role, given in self.spec.ports.items():
                 port = self.ports[role]
+                if not port.in_kernel:
+                    continue
                 link = port_settings.read_link(port.host, port.ifname)
                 port_settings.refuse_if_needed(port.host, port.ifname, link)
                 refuse_wrong(port, given, link, self.spec.queues)
@@ -128,10 +130,11 @@ class HostsTestbed:
         """`look`, remember how the ports are, and make them fit for tests."""
         self.look()
         try:
-            before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in self.ports.items()}
+            there = {role: port for role, port in self.ports.items() if port.in_kernel}
+            before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in there.items()}
             self.lock.remember_boots(*self._hosts.values())
             self.lock.remember(ports=before)
-            for port in self.ports.values():
+            for port in there.values():
                 port_settings.prepare(port, napi=port.role in _REDIRECTED_TO)
             self._wait_for_links()
         except BaseException:
@@ -162,6 +165,10 @@ class HostsTestbed:
     def _put_ports_back(self) -> list[str]:
         """Each port as it was; what keeps one from it. What is left to do stays in the state file."""
         failures = []
+        try:
+            cards.give_back(self.lock, self.dut)
+        except XdplabError as exc:
+            failures.append(str(exc))
         saved = self.lock.state().get("ports", {})
         for role in list(saved):
             port = self.ports.get(role)
@@ -189,6 +196,7 @@ class HostsTestbed:
             try:
                 if again:
                     self._hold_cpus()
+                    cards.give_back(self.lock, self.dut)
                     self.find_ports()
                     for role in self.lock.state().get("ports", {}):  # as it was when somebody was about to change it
                         port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
@@ -204,14 +212,17 @@ class HostsTestbed:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
         if not self.lock.changed:
             return []
-        self._connect()
+        for host in self._hosts.values():
+            host.open()
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
         done += self._forget_what_a_boot_reset()
+        done += cards.give_back(self.lock, self.dut)
+        self.find_ports()
         saved = self.lock.state().get("ports", {})
         for role in saved:  # before a knob is put back on it
             port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
         for port in self.ports.values():
-            if xdp_attachment(port.host, port.ifname) is not None:
+            if port.in_kernel and xdp_attachment(port.host, port.ifname) is not None:
                 for flag in ("xdp", "xdpgeneric"):
                     port.host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
                 done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
@@ -229,7 +240,7 @@ class HostsTestbed:
         ports = state.get("ports", {})
         again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
         if self.dut in again:
-            state.update(links=[], settings={}, settings_ports=[])
+            state.update(links=[], cards={}, settings={}, settings_ports=[])
         left = {role: saved for role, saved in ports.items() if self._host_of[role] not in again}
         self.lock.remember(**{**state, "ports": left})
         return [f"{host.name}: rebooted since, which reset what a run had changed" for host in again]
@@ -276,6 +287,10 @@ class HostsTestbed:
         """
         for role, given in self.spec.ports.items():
             host = self._host_of[role]
+            if given.ifname is None:
+                known = self.ports[role].mac if role in self.ports else given.mac or ""
+                self.ports[role] = Port(role, host, given.title, known, self.spec.mtu, lasting=True, trex=given.trex)
+                continue
             link = port_settings.read_link(host, given.ifname)
             mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
             self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
@@ -292,7 +307,7 @@ class HostsTestbed:
 
     def _wait_for_links(self) -> None:
         deadline = time.monotonic() + _LINK_TIMEOUT_S
-        for port in self.ports.values():
+        for port in filter(lambda port: port.in_kernel, self.ports.values()):
             carrier = f"/sys/class/net/{port.ifname}/carrier"
             while port.host.read(carrier) != "1":
                 if time.monotonic() > deadline:

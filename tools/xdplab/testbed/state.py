@@ -27,6 +27,7 @@ class _State(BaseModel):
     netns: list[str] = []
     links: list[str] = []
     ports: dict[Role, dict[str, Any]] = {}
+    cards: dict[Role, dict[str, Any]] = {}
     settings: dict[str, Any] = {}
     settings_ports: list[Role] = []
 
@@ -152,7 +153,7 @@ class TestbedLock:
     def changed(self) -> bool:
         """Whether the state file names something that is to be put back or removed."""
         state = self.state()
-        return any(state.get(key) for key in ("netns", "ports", "links", "settings"))
+        return any(state.get(key) for key in ("netns", "ports", "cards", "links", "settings"))
 
     def acquire_unchanged(self) -> None:
         """Take the lock for building: what a killed run left would be forgotten, or taken for the state before.

@@ -19,6 +19,10 @@ class RxChoice(NamedTuple):
     reason: str
 
 
+#: Of a tester that has the cards itself.
+OWN_CARDS = RxChoice("cards of its own", "the tester has the cards of A and C without the kernel")
+
+
 @dataclass(frozen=True)
 class Watch:
     """What of the path the tester's machine can watch next to what it runs itself, for telling when it was away."""
@@ -70,6 +74,8 @@ class Tester(ABC):
     closed_loop: ClassVar[bool] = False
     #: True when it recognises its frames inside others (`TesterPorts.added_bytes`).
     knows_tunnelled: ClassVar[bool] = False
+    #: True when it can have cards without the kernel (`trex` of a port in the testbed file).
+    owns_cards: ClassVar[bool] = False
     #: True when more than one CPU sends for a port (`senders` of the testbed file).
     several_senders: ClassVar[bool] = False
     #: RFC 2544 clauses it has no figures for, and why.
@@ -115,6 +121,14 @@ class Tester(ABC):
         None: it is calibrated before each run.
         """
         return None
+
+    def macs(self, context: TesterContext) -> tuple[str, str]:
+        """MAC addresses of its two ports, asked of itself where it has their cards; before its first trial.
+
+        Raises:
+            PointFailed: it does not answer.
+        """
+        return context.ports.first.mac, context.ports.last.mac
 
     def rest(self) -> None:  # noqa: B027 - most leave nothing there
         """A repetition of a point is over: nothing may stay at the ports; what is slow to start may wait."""

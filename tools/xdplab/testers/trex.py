@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TRex as tester: a server of our own on the tester's ports, or one that runs already, and the bridge to it.
 
-TRex reaches Linux interfaces over AF_PACKET only (released versions lack the AF_XDP driver), so what it reports holds
+Cards can be its own (`trex` of a port in the testbed file); the kernel knows nothing of them then. Otherwise TRex
+reaches Linux interfaces over AF_PACKET only (released versions lack the AF_XDP driver), so what it reports holds
 its own way through two AF_PACKET rings. The calibration on the direct link says how much that is.
 """
 
@@ -16,21 +17,24 @@ from pydantic import Field
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import napi_on, thread_use
 from xdplab.model import (
+    InputError,
     Missing,
     Model,
     NamesProgram,
     PointFailed,
     StreamSpec,
+    TestbedSpec,
     TrafficSpec,
     TrialResult,
     TrialSpec,
     XdplabError,
 )
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.testers.base import OWN_CARDS, RxChoice, Tester, TesterContext
 from xdplab.testers.headers import ends_of, headers_of
 from xdplab.testers.packets import build
 from xdplab.testers.trex_bridge import Bridge, bridge_command
+from xdplab.testers.trex_cards import CardsServer, address, why_not_startable
 from xdplab.testers.trex_fields import behind_known, fields_of, why_no_fields
 from xdplab.testers.trex_result import intended_frames, trial_result
 from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Mode, TrexServer, find, why_not_dedicated
@@ -48,7 +52,7 @@ class TrexOptions(Model):
     path: Annotated[str, NamesProgram()] = ""
     #: `ADDRESS[:sync port[:async port]]` of a running server, whose ports `ports` are the testbed's tester ports.
     server: str = ""
-    #: TRex numbers of the first and the last tester port, as `0+1`.
+    #: TRex numbers of the first and the last tester port, as `0+1`; the testbed file has those of its own cards.
     ports: str = Field(default="0+1", pattern=r"^\d+\+\d+$")
     #: `low-end`: all threads on the tester's CPU; `dedicated`: three CPUs that spin; `auto`: dedicated where there are.
     mode: Mode = "auto"
@@ -62,8 +66,9 @@ class Trex(Tester):
 
     name: ClassVar[str] = "trex"
     options_model: ClassVar[type[Model]] = TrexOptions
-    rx_programs: ClassVar[tuple[str, ...]] = (_PLAIN, _WITH_NAPI)
+    rx_programs: ClassVar[tuple[str, ...]] = (_PLAIN, _WITH_NAPI, OWN_CARDS.program)
     one_host: ClassVar[bool] = True
+    owns_cards: ClassVar[bool] = True
     loses_by_itself: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = {
         "recovery": "TRex does not tell which frame was lost last, so the time of recovery is not known",
@@ -78,14 +83,17 @@ class Trex(Tester):
         #: nothing is measured (both for `python tools/dev record trex`).
         self.record: Path | None = None
         self.histograms = True
-        self._server: TrexServer | None = None
+        self._testbed: TestbedSpec | None = None
+        self._address = "127.0.0.1"
+        self._server: TrexServer | CardsServer | None = None
         self._bridge: Bridge | None = None
         self._ports: tuple[Port, Port] | None = None
         self._napi = ExitStack()
         self._server_facts: dict[str, Any] = {}
 
     def supported(self, testbed: Testbed) -> str | None:
-        """The program must be there, and its two ports on one host."""
+        """The program must be there, and its two ports on one host; or its cards, and how it is started."""
+        self._testbed = testbed.spec
         if find(self.options.path) is None:
             if self.options.path:
                 return f"path={self.options.path}: no TRex release there: t-rex-64 and its client library are missing"
@@ -93,6 +101,9 @@ class Trex(Tester):
             return needed + HOW_TO_GET
         if self.options.server:
             return None
+        if testbed.ports["a0"].trex is not None:
+            self._address = address(testbed)
+            return None if self._server is not None else why_not_startable(testbed)
         if not isinstance(testbed.tester_host, LocalHost):
             return (
                 f"a TRex server is started on this machine only, and the tester's ports are on "
@@ -153,7 +164,7 @@ class Trex(Tester):
         return {"trex": str(found.folder) if found else "absent"}
 
     def _run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
-        numbers = [int(number) for number in self.options.ports.split("+")]
+        numbers = self._numbers(context.ports)
         streams = [
             self._described(stream, place, context.ports, trial.duration_s, numbers)
             for place, stream in enumerate(trial.streams)
@@ -188,26 +199,60 @@ class Trex(Tester):
             }
         )
 
+    def macs(self, context: TesterContext) -> tuple[str, str]:
+        """As its server tells of its ports; the bridge is another one, for the trials' takes the ports."""
+        ports, numbers = (context.ports.first, context.ports.last), self._numbers(context.ports)
+        if ports[0].trex is None:
+            return super().macs(context)
+        try:
+            self._bridge, address = self.start(context, ports, self._folder(context))
+            found = self._bridge.ask(
+                "ports", timeout_s=_ANSWER_TIMEOUT_S, well=context.still_well, **self._where(address)
+            )
+        finally:
+            if self._bridge is not None:
+                self._bridge.stop()
+            self._bridge = None
+        there = {port["index"]: str(port["src_mac"]).lower() for port in found["ports"]}
+        missing = [number for number in numbers if number not in there]
+        if missing:
+            raise InputError(f"trex: the server has no port {missing[0]}; it has {sorted(there)}")
+        return there[numbers[0]], there[numbers[1]]
+
+    def _numbers(self, ports: TesterPorts) -> list[int]:
+        """Of the testbed file's cards, or as the option says."""
+        own = [port.trex for port in (ports.first, ports.last) if port.trex is not None]
+        return own or [int(number) for number in self.options.ports.split("+")]
+
+    def _where(self, address: str) -> dict[str, Any]:
+        """For the bridge."""
+        name, *tcp_ports = address.split(":")
+        sync_port, async_port = (*map(int, tcp_ports), *(SYNC_PORT, ASYNC_PORT)[len(tcp_ports) :])
+        return {"server": name, "sync_port": sync_port, "async_port": async_port, "user": self.options.user}
+
+    @staticmethod
+    def _folder(context: TesterContext) -> Path:
+        """A fresh one on this machine."""
+        folder = context.workdir.with_suffix(".trex")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        return folder
+
     def _connect(self, context: TesterContext, numbers: list[int], frame: str) -> None:
         """Server, bridge and ports for these ports, unless they are there already."""
         ports = (context.ports.first, context.ports.last)
         if self._bridge is not None and self._ports == ports:
             return
-        self.close()
-        folder = context.workdir.with_suffix(".trex")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, parents=True)
-        self._bridge, address = self.start(context, ports, folder)
-        name, *tcp_ports = address.split(":")
-        sync_port, async_port = (*map(int, tcp_ports), *(SYNC_PORT, ASYNC_PORT)[len(tcp_ports) :])
+        if ports[0].trex is None:  # a server of cards has all of them
+            self.close()
+        elif self._bridge is not None:
+            self._bridge.stop()
+        self._bridge, address = self.start(context, ports, self._folder(context))
         self._server_facts = self._bridge.ask(
             "connect",
             timeout_s=_ANSWER_TIMEOUT_S,
             well=context.still_well,
-            server=name,
-            sync_port=sync_port,
-            async_port=async_port,
-            user=self.options.user,
+            **self._where(address),
             ports=numbers,
             frame=frame,
         )
@@ -221,7 +266,15 @@ class Trex(Tester):
         if installation is None:
             raise Missing(HOW_TO_GET)
         host, address = LocalHost(), self.options.server
-        if not address:
+        if not address and ports[0].trex is not None:
+            assert self._testbed is not None  # asked by `supported`
+            address = self._address
+            if self._server is None:
+                self._server = CardsServer(
+                    context.host, self._testbed, context.workdir.parent, histograms=self.histograms
+                )
+                self._server.start(folder, context.still_well)
+        elif not address:
             if context.rx_program == _WITH_NAPI:
                 self._napi.enter_context(
                     napi_on([(port.host, port.ifname) for port in ports if port.netns is not None])
@@ -269,9 +322,12 @@ class Trex(Tester):
     def _how(self) -> str:
         if self._server is None:
             return f"a running server at {self.options.server}"
+        if isinstance(self._server, CardsServer):
+            return "cards and CPUs of its own, as its configuration says"
         if len(self._server.cpus) == 1:
             return f"low-end mode: all its threads on CPU {self._server.cpus[0]}, sleeping between frames"
         return "master, receive and transmit threads on CPUs " + ", ".join(map(str, self._server.cpus))
 
     def _receiving_cpu(self, context: TesterContext) -> int:
-        return self._server.cpus[min(1, len(self._server.cpus) - 1)] if self._server else context.layout.tester_tx
+        cpus = self._server.cpus if self._server else ()
+        return cpus[min(1, len(cpus) - 1)] if cpus else context.layout.tester_tx

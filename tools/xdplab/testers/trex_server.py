@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from xdplab.forwarders.process import how_it_ended
 from xdplab.hosts import Host, Running
-from xdplab.hosts.kernel import thread_ids
+from xdplab.hosts.kernel import text_of, thread_ids
 from xdplab.model import CpuLayout, PointFailed, Unsupported
 from xdplab.testbed import Port
 from xdplab.tools import project_root
@@ -103,6 +103,12 @@ def configuration(ports: tuple[Port, Port], cpus: tuple[int, ...], prefix: str) 
     )
 
 
+def listens(host: Host, connections: str = "/proc/net/tcp") -> bool:
+    """Whether a TRex server listens on a host; `connections`: of the namespace that is asked about."""
+    fields = [line.split() for line in text_of(host, connections).splitlines()[1:]]
+    return any(each[3] == _LISTEN and int(each[1].rpartition(":")[2], 16) == SYNC_PORT for each in fields)
+
+
 class TrexServer:
     """A server in the namespace that holds both tester ports."""
 
@@ -185,12 +191,7 @@ class TrexServer:
 
     def _listens(self) -> bool:
         assert self._process is not None
-        with contextlib.suppress(OSError, IndexError):
-            for line in Path(f"/proc/{self._process.pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == SYNC_PORT:
-                    return True
-        return False
+        return listens(self.host, f"/proc/{self._process.pid}/net/tcp")
 
     def _sharpen_timers(self) -> None:
         """The low-end scheduler sleeps between frames; 50 µs of timer slack would be added to each sleep."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DPDK's own forwarder, testpmd, on virtual devices: the datapath without a switch around it."""
+"""DPDK's own forwarder, testpmd: the datapath without a switch around it."""
 
 import os
 import re
@@ -9,13 +9,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.dpdk.vdev import VdevOptions
+from xdplab.forwarders.dpdk.vdev import NOT_HAD, VdevOptions
 from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process
 from xdplab.forwarders.xsk.xdpsock import frames_redirected, why_not_counted
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import thread_ids, thread_use
-from xdplab.model import InputError, Model
+from xdplab.model import InputError, Model, PointFailed
 from xdplab.model.forwarder import Role
 from xdplab.tools import setup_command
 
@@ -37,7 +37,7 @@ class TestpmdOptions(VdevOptions):
 
 
 class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
-    """`dpdk-testpmd --forward-mode=io` between two net_af_xdp or net_af_packet devices."""
+    """`dpdk-testpmd --forward-mode=io` between two net_af_xdp or net_af_packet devices, or two cards."""
 
     __test__ = False
     name: ClassVar[str] = "testpmd"
@@ -46,6 +46,10 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
     #: What it does with frames, and arguments that go with it.
     forward_mode: str = "io"
     extra: Sequence[str] = ()
+
+    def __init__(self, options: TestpmdOptions) -> None:
+        super().__init__(options)
+        self.takes_ports = options.takes_ports
 
     def in_words(self) -> tuple[str, frozenset[str]]:
         """With its driver."""
@@ -60,17 +64,19 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         return TestpmdRole(self.options, role, frame_bytes)
 
     def supported(self, dut: Dut) -> str | None:
-        """It must be installed."""
+        """It must be installed, and be able to have the ports."""
         if not dut.host.exists(PROGRAM):
             return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
-        return None
+        return self.options.unsupported(dut)
 
     def start(self, dut: Dut) -> None:
         """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""
         main = dut.layout.housekeeping[0] if dut.layout.housekeeping else dut.layout.tester_tx
         memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", _MEMORY_MIB]
-        devices = [f"--vdev={self.options.device(index, port.ifname)}" for index, port in enumerate(dut.ports)]
-        eal = ["-l", f"{main},{dut.layout.forwarder}", f"--main-lcore={main}", "--no-pci", "--no-telemetry"]
+        devices = self.options.buses(dut.ports)
+        if not self.takes_ports:
+            devices += [f"--vdev={self.options.device(index, port)}" for index, port in enumerate(dut.ports)]
+        eal = ["-l", f"{main},{dut.layout.forwarder}", f"--main-lcore={main}", "--no-telemetry"]
         forwarding = [f"--forward-mode={self.forward_mode}", "--auto-start", *arguments(self.options)]
         # what it uses of its memory its pool has touched and the kernel pins (XDP_UMEM_REG); to lock all of it, and the
         # libraries, takes 0.1 s at its start
@@ -85,6 +91,10 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         self.instance = Process(self.name, "dpdk-testpmd", dut, running, grace_s=5.0)
         self.instance.until(self._forwards, 20.0, "its forwarding thread")
 
+    def ineffective(self) -> str | None:
+        """Cards that it should have."""
+        return self.options.not_taken(self.instance.dut)
+
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker lcore."""
         dut = self.instance.dut
@@ -95,7 +105,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
 
     def mode(self) -> dict[str, Any]:
         """Which device a port is."""
-        return self.options.label()
+        return self.options.cards_in_use(self.instance.dut)
 
     def versions(self, host: Host) -> Mapping[str, str]:
         """DPDK's version."""
@@ -104,8 +114,15 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         return {"dpdk-testpmd": match.group(1) if match else ("installed" if done else "not installed")}
 
     def _forwards(self) -> bool:
-        """Its worker sleeps until all ports are up, and then polls them without end."""
+        """Its worker sleeps until all ports are up, and then polls them without end.
+
+        Raises:
+            PointFailed: it goes on without a card, which it could not have.
+        """
         host = self.instance.dut.host
+        refused = [line for line in self.log_tail() if re.search(r"Requested device .* cannot be used", line)]
+        if refused:
+            raise PointFailed(f"{self.name}: {refused[0]}; {NOT_HAD}")
         return any(thread_use(host, pid, tid).ran_ns > _FORWARDING_NS for tid, pid in self.forwarding_threads().items())
 
 
@@ -124,6 +141,8 @@ class TestpmdRole(Testpmd):
 
     def supported(self, dut: Dut) -> str | None:
         """What it drops must be counted by the kernel."""
+        if self.takes_ports and self._workload != "l2fwd":
+            return f"{self._workload}: with port=pmd nothing counts its frames: the kernel does not see them"
         return super().supported(dut) or why_not_counted(dut, self._workload)
 
     def start(self, dut: Dut) -> None:

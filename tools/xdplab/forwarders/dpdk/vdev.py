@@ -1,29 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DPDK's virtual devices net_af_xdp and net_af_packet (doc/guides/nics): the ports of every program on DPDK."""
+"""Ports of every program on DPDK: its virtual devices net_af_xdp and net_af_packet, or cards with its own drivers.
 
+Source: doc/guides/nics, and doc/guides/linux_gsg/linux_drivers.rst.
+"""
+
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from xdplab.forwarders.base import Dut
 from xdplab.forwarders.options import Key, fields
+from xdplab.hosts import Host
 from xdplab.model import Model
+from xdplab.testbed import Port
+from xdplab.testbed.cards import VFIO, why_not_taken, without_iommu
 
 #: 2 MiB pages that OVS-DPDK and testpmd are given when asked to run on hugepages.
 _HUGEPAGES_2M = 384
-_DRIVERS = {"af_xdp": "AF_XDP", "af_packet": "AF_PACKET"}
+_DRIVERS = {"af_xdp": "AF_XDP", "af_packet": "AF_PACKET", "pmd": "DPDK's own driver"}
+
+#: Where EAL's words for it end.
+NOT_HAD = "DPDK has no driver for it, or the IOMMU does not remap its interrupts (`dmesg` says so)"
 
 
 class PortOptions(Model):
     """Which device a port is."""
 
-    port: Literal["af_xdp", "af_packet"] = "af_xdp"
+    #: `pmd`: DPDK's own driver for the card, which the kernel gets back afterwards.
+    port: Literal["af_xdp", "af_packet", "pmd"] = "af_xdp"
     #: Of net_af_xdp.
     busy_budget: Annotated[int, Field(ge=0, le=65535), Key("af_xdp", ("busy_budget",))] = 64
 
-    def device(self, index: int, ifname: str) -> str:
+    @property
+    def takes_ports(self) -> bool:
+        """Whether the kernel has to let go of the ports."""
+        return self.port == "pmd"
+
+    def device(self, index: int, port: Port) -> str:
+        """Name and arguments of the device of a port, which of DPDK's own driver is the card's address."""
+        if self.takes_ports:
+            return port.pci
+        return self.virtual_device(index, port.ifname)
+
+    def virtual_device(self, index: int, ifname: str) -> str:
         """Name and arguments of the device on an interface."""
         own = {"iface": ifname, **fields(self, self.port), **({} if self.port == "af_xdp" else {"qdisc_bypass": 1})}
         return ",".join([f"net_{self.port}{index}", *(f"{name}={value}" for name, value in own.items())])
+
+    def buses(self, ports: Sequence[Port]) -> list[str]:
+        """Arguments of EAL: no card but these."""
+        return [word for port in ports for word in ("-a", port.pci)] if self.takes_ports else ["--no-pci"]
 
     def in_words(self, program: str) -> tuple[str, frozenset[str]]:
         """What a program on such ports is in plain words, and the options that these cover."""
@@ -42,3 +69,29 @@ class VdevOptions(PortOptions):
     def required_knobs(self) -> dict[str, int]:
         """Hugepages are reserved and given back by the run."""
         return {"hugepages_2m": _HUGEPAGES_2M} if self.hugepages else {}
+
+    def unsupported(self, dut: Dut) -> str | None:
+        """None, or why DPDK's own driver cannot have the ports."""
+        if not self.takes_ports:
+            return None
+        reason = why_not_taken(dut.host, dut.ports)
+        if reason is None and not self.hugepages and any(without_iommu(dut.host, port.ifname) for port in dut.ports):
+            reason = "without an IOMMU a card needs physical addresses, which only hugepages have; hugepages=true"
+        return reason and f"port=pmd: {reason}"
+
+    def cards_in_use(self, dut: Dut) -> dict[str, Any]:
+        """For the mode: which driver of the kernel has given the cards to the program, as the kernel says."""
+        if not self.takes_ports:
+            return self.label()
+        return {"label": _DRIVERS["pmd"], "cards": {port.role: kernel_driver(dut.host, port) for port in dut.ports}}
+
+    def not_taken(self, dut: Dut) -> str | None:
+        """None, or which port the program cannot have."""
+        cards = self.cards_in_use(dut).get("cards", {})
+        return next((f"port=pmd: {role} has driver {name}" for role, name in cards.items() if name != VFIO), None)
+
+
+def kernel_driver(host: Host, port: Port) -> str:
+    """Driver that the kernel has for a card; "": none."""
+    shown = host.run(["readlink", "-f", f"/sys/bus/pci/devices/{port.pci}/driver"], check=False).stdout
+    return shown.strip().rpartition("/")[2]

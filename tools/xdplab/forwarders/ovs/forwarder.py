@@ -377,7 +377,7 @@ _DPDK_MIB, _DPDK_24_MIB, _DPDK_HUGE_MIB = 256, 1024, 512
 
 
 class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
-    """Open vSwitch with DPDK ports over virtual devices: net_af_xdp or net_af_packet."""
+    """Open vSwitch with DPDK ports: virtual devices net_af_xdp or net_af_packet, or cards."""
 
     name: ClassVar[str] = "ovs-dpdk"
     plain: ClassVar[str] = "OVS-DPDK"
@@ -385,6 +385,10 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     daemon: ClassVar[str] = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     package: ClassVar[str] = "openvswitch-switch-dpdk"
     start_timeout_s: ClassVar[float] = 40.0
+
+    def __init__(self, options: OvsDpdkOptions) -> None:
+        super().__init__(options)
+        self.takes_ports = options.takes_ports
 
     def threads(self, layout: CpuLayout) -> MainThread:
         """PMD threads."""
@@ -399,7 +403,17 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         reason = super().supported(dut)
         if reason is None and "DPDK" not in build_facts(dut.host, self.build(dut.host))["version"]:
             return f"OVS build {self.options.build!r} is built without DPDK"
-        return reason
+        return reason or self.options.unsupported(dut)
+
+    def cannot_change(self, kind: str, dut: Dut) -> str | None:
+        """There is no card to spare."""
+        if kind == "port-added" and self.takes_ports:
+            return "change port-added: with port=pmd a port is a card, and none is to spare"
+        return super().cannot_change(kind, dut)
+
+    def ineffective(self) -> str | None:
+        """Also cards that it should have."""
+        return self.options.not_taken(self.instance.dut) or super().ineffective()
 
     def required_knobs(self) -> dict[str, int]:
         """Hugepages."""
@@ -410,33 +424,37 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         return {**super().daemon_env(dut), "RUNTIME_DIRECTORY": str(dut.rundir)}
 
     def daemon_settings(self, dut: Dut) -> list[str]:
-        """EAL without PCI. OVS 3.1 adds --in-memory without --legacy-mem; EAL 22.11 refuses it with --no-huge."""
+        """EAL, no card but ours. OVS 3.1 adds --in-memory without --legacy-mem; EAL 22.11 refuses it with --no-huge."""
         release = re.search(r"DPDK (\d+)", build_facts(dut.host, self.build(dut.host))["version"])
         mib = _DPDK_24_MIB if release and int(release[1]) >= 24 else _DPDK_MIB
+        buses = " ".join(self.options.buses(dut.ports))
+        # a card without an IOMMU has physical addresses, which EAL then chooses itself
+        addresses = "" if self.takes_ports else " --iova-mode=va"
         memory = (
             [
                 f"dpdk-socket-mem={_DPDK_HUGE_MIB}",
                 f"dpdk-socket-limit={_DPDK_HUGE_MIB}",
-                "dpdk-extra=--no-pci --iova-mode=va",
+                f"dpdk-extra={buses}{addresses}",
             ]
             if self.options.hugepages
-            else [f"dpdk-extra=--no-huge --legacy-mem -m {mib} --no-pci"]
+            else [f"dpdk-extra=--no-huge --legacy-mem -m {mib} {buses}"]
         )
         lcores = sum(1 << cpu for cpu in dut.layout.housekeeping[:1])
         return ["dpdk-init=true", f"dpdk-lcore-mask={lcores:#x}", *memory]
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """A dpdk interface on a virtual device bound to the kernel's, whose MTU it would set to 1500 unless asked."""
-        ifname = dut.ports[index].ifname
+        port = dut.ports[index]
+        mtu = port.mtu if self.takes_ports else link_mtu(dut.host, port.ifname)
         return f"p{index}", [
             "type=dpdk",
-            f"options:dpdk-devargs={self.options.device(index, ifname)}",
+            f"options:dpdk-devargs={self.options.device(index, port)}",
             "options:n_rxq=1",
             f"options:n_rxq_desc={self.options.n_rxq_desc}",
-            f"mtu_request={link_mtu(dut.host, ifname)}",
+            f"mtu_request={mtu}",
             *self._affinity(dut),
         ]
 
     def mode(self) -> dict[str, Any]:
         """Which device a port is."""
-        return {**self.options.label(), **super().mode()}
+        return {**self.options.cards_in_use(self.instance.dut), **super().mode()}

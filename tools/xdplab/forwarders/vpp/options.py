@@ -90,6 +90,7 @@ class VppAfpacketOptions(VppOptions):
 class VppDpdkOptions(PortOptions, VppOptions):
     """Ports of VPP's dpdk plugin: which vdev, and its rings."""
 
+    port: Literal["af_xdp", "af_packet"] = "af_xdp"
     rx_queue_size: Annotated[RingSize, Key(STARTUP, ("rx_desc",))] = 1024
     tx_queue_size: Annotated[RingSize, Key(STARTUP, ("tx_desc",))] = 1024
 

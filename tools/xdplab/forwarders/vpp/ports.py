@@ -152,7 +152,7 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
     def startup(self, dut: Dut) -> dict[str, Any]:
         """The virtual devices; the plugin makes interfaces of them when VPP starts."""
         return {
-            "vdevs": [self.options.device(index, port.ifname) for index, port in enumerate(dut.ports)],
+            "vdevs": [self.options.virtual_device(index, port.ifname) for index, port in enumerate(dut.ports)],
             **fields(self.options, STARTUP),
         }
 

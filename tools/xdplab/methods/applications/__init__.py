@@ -106,6 +106,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
     spec_model: ClassVar[type[MethodSpec]] = ApplicationsSpec
     own_rates: ClassVar[bool] = True
     own_ends: ClassVar[bool] = True
+    at_interfaces: ClassVar[bool] = True
     quantity: ClassVar[str] = "from a request to its answer"
     figures: ClassVar[tuple[Figure, ...]] = (GOODPUT, REQUESTS, CONNECTIONS, P50, P99, CPU_PER_GBIT, CPU_PER_REQUEST)
     records: ClassVar[tuple[type[TrialFigures], ...]] = (ApplicationRecord, Diagnosis)

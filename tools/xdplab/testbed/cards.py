@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cards that a program's own driver has for a while (DPDK's, through vfio-pci), and that the kernel's gets back.
+
+An interface goes with its driver, and another one comes with it again: under another name, with what the driver does by
+default. So everything that is known of it is written to the state file first. What ethtool shows next to that is
+remembered as settings are (`runner/restore.py`).
+"""
+
+import contextlib
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import driver
+from xdplab.model import Unsupported, XdplabError
+from xdplab.model.inventory import Role
+from xdplab.testbed import port_settings
+from xdplab.testbed.base import Port
+from xdplab.testbed.state import TestbedLock
+
+#: The kernel's driver that gives a device to a program.
+VFIO = "vfio-pci"
+_BUS = "/sys/bus/pci"
+#: Switched on by who accepts that a card then writes to any memory; only in kernels with CONFIG_VFIO_NOIOMMU.
+NO_IOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
+#: Drivers that share a card with DPDK's: without them there is none (doc/guides/nics/mlx5.rst, mana.rst).
+_SHARING = ("mlx4_core", "mlx5_core", "mana")
+#: A device that a process still has is not given back before it ends.
+_UNBIND_S = 20.0
+_INTERFACE_S = 15.0
+_CARRIER_S = 15.0
+
+
+def pci_address(host: Host, ifname: str) -> str | None:
+    """Where the card of an interface is on the PCI bus; None: it is none, or shares its device with others."""
+    done = host.run(["readlink", "-f", f"/sys/class/net/{ifname}/device"], check=False)
+    name = done.stdout.strip().rpartition("/")[2]
+    return name if re.fullmatch(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", name) else None
+
+
+def without_iommu(host: Host, ifname: str) -> bool:
+    """Whether no IOMMU keeps the card of an interface to the memory that it is given."""
+    return not host.exists(f"{_BUS}/devices/{pci_address(host, ifname)}/iommu_group")
+
+
+def why_not_taken(host: Host, ports: Sequence[Port]) -> str | None:
+    """None, or why a program's own driver cannot have these ports."""
+    addresses = {port.ifname: pci_address(host, port.ifname) for port in ports}
+    found = (_why_not(host, ifname, address, set(addresses.values())) for ifname, address in addresses.items())
+    return next(filter(None, found), None)
+
+
+def _why_not(host: Host, ifname: str, address: str | None, ours: set[str | None]) -> str | None:
+    name = driver(host, ifname)
+    if address is None:
+        return f"{ifname} ({name}) is no PCI device, which is what DPDK's own drivers are for; port=af_xdp takes any"
+    if name in _SHARING:
+        return f"{ifname}: DPDK's driver works on top of {name}, which must stay, and that is not supported here"
+    device = f"{_BUS}/devices/{address}"
+    others = [each for each in host.names(f"{device}/net") if each != ifname]
+    if others:
+        return f"{ifname}: {', '.join(others)} would go with it, which has the same device {address}"
+    if host.exists(f"{device}/sriov_numvfs") and host.read(f"{device}/sriov_numvfs") != "0":
+        return f"{ifname}: its virtual functions would go; `echo 0 > {device}/sriov_numvfs` removes them"
+    if not host.exists(f"{_BUS}/drivers/{VFIO}"):
+        there = host.run(["modprobe", "--dry-run", VFIO], check=False).returncode == 0
+        how = f"`modprobe {VFIO}` loads it" if there else "and none is installed for this kernel"
+        return f"the kernel's module {VFIO} is not loaded, {how}"
+    return _why_not_kept_apart(host, ifname, device, ours)
+
+
+def _why_not_kept_apart(host: Host, ifname: str, device: str, ours: set[str | None]) -> str | None:
+    """By the IOMMU, which gives groups of devices away; in place of one it takes the user's word."""
+    group = f"{device}/iommu_group/devices"
+    if host.exists(group):
+        users = {each: _bound(host, each) for each in host.names(group) if each not in ours}
+        kept = [f"{each} ({name})" for each, name in users.items() if name not in ("", VFIO, "pcieport")]
+        return f"{ifname}: the IOMMU gives it away only with {', '.join(kept)}" if kept else None
+    if not host.exists(NO_IOMMU):
+        return (
+            f"{ifname}: no IOMMU keeps it to its own memory, and this kernel has no mode without one; "
+            "kernel arguments such as intel_iommu=on, and the firmware, switch an IOMMU on"
+        )
+    if host.read(NO_IOMMU) in ("Y", "1"):
+        return None
+    return (
+        f"{ifname}: no IOMMU keeps it to its own memory; kernel arguments such as intel_iommu=on switch one on, or, "
+        f"if the card may write to any memory of this machine, `echo Y > {NO_IOMMU}`, which xdplab never does"
+    )
+
+
+def take(lock: TestbedLock, ports: Sequence[Port]) -> tuple[Port, ...]:
+    """Give the cards of ports to programs; what is needed to put them back is in the state file before.
+
+    Raises:
+        Unsupported: vfio-pci does not take one.
+        InputError: one has got an address, or belongs to a bridge or bond.
+    """
+    for port in ports:
+        link = port_settings.read_link(port.host, port.ifname)
+        port_settings.refuse_if_needed(port.host, port.ifname, link)
+    taken = {port.role: _saved(port) for port in ports}
+    lock.remember(cards=taken)
+    for port in ports:
+        _bind(port.host, taken[port.role]["pci"], VFIO, VFIO)
+    return tuple(dataclasses.replace(port, pci=taken[port.role]["pci"]) for port in ports)
+
+
+def give_back(lock: TestbedLock, host: Host) -> list[str]:
+    """Give cards of the state file to their drivers again, with all that was known of them, verified; what was done.
+
+    Raises:
+        XdplabError: something stays changed; it stays in the state file.
+    """
+    left: dict[Role, dict[str, Any]] = dict(lock.state().get("cards", {}))
+    done, failures = [], []
+    for role, saved in list(left.items()):
+        try:
+            _give_back(host, saved)
+        except XdplabError as exc:
+            failures.append(str(exc))
+        else:
+            done.append(f"{host.name}: {saved['ifname']} back to driver {saved['driver']}")
+            del left[role]
+            lock.remember(cards=left)
+    if failures:
+        raise XdplabError(f"{'; '.join(failures)}; `xdplab restore` tries again")
+    return done
+
+
+def _saved(port: Port) -> dict[str, Any]:
+    host, ifname = port.host, port.ifname
+    address = pci_address(host, ifname)
+    assert address is not None  # or it would have been refused
+    return {
+        "pci": address,
+        "driver": _bound(host, address),
+        "override": host.read(f"{_BUS}/devices/{address}/driver_override"),
+        "ifname": ifname,
+        "carrier": _has_carrier(host, ifname),
+        "tx_queue_len": host.read(_queue_len(ifname)),
+        "link": port_settings.snapshot(host, ifname),
+    }
+
+
+def _bound(host: Host, address: str) -> str:
+    """Driver of a device; "": none."""
+    link = f"{_BUS}/devices/{address}/driver"
+    return host.run(["readlink", "-f", link]).stdout.strip().rpartition("/")[2] if host.exists(link) else ""
+
+
+def _bind(host: Host, address: str, wanted: str, override: str) -> None:
+    """Take a device from its driver, and have another take it, as `driver_override` says (sysfs-bus-pci; "": any).
+
+    Raises:
+        Unsupported: that driver does not.
+    """
+    device = f"{_BUS}/devices/{address}"
+    host.write(f"{device}/driver_override", f"{override}\n")
+    if _bound(host, address) == wanted:
+        return
+    if _bound(host, address):
+        # vfio-pci waits, without end, for the program that has it: the write is a program's, which can be ended
+        host.run(["tee", f"{device}/driver/unbind"], stdin=address, timeout_s=_UNBIND_S)
+    host.run(["tee", f"{_BUS}/drivers_probe"], stdin=address, check=False, timeout_s=_UNBIND_S)
+    found = _bound(host, address)
+    if found != wanted:
+        raise Unsupported(f"{host.name}: {address}: {wanted} does not take it, it has {found or 'no driver'}")
+
+
+def _give_back(host: Host, saved: dict[str, Any]) -> None:
+    address, ifname, link = saved["pci"], saved["ifname"], saved["link"]
+    _bind(host, address, saved["driver"], saved["override"].replace("(null)", ""))
+    _name(host, address, ifname)
+    if port_settings.read_link(host, ifname)["address"] != link["mac"]:  # given by somebody, not the card's own
+        host.run(["ip", "link", "set", "dev", ifname, "down"])
+        host.run(["ip", "link", "set", "dev", ifname, "address", link["mac"]])
+    host.write(_queue_len(ifname), saved["tx_queue_len"])
+    port_settings.restore(host, ifname, link)
+    if saved["carrier"]:
+        _until(lambda: _has_carrier(host, ifname), _CARRIER_S)  # without it the next proof says so
+
+
+def _name(host: Host, address: str, ifname: str) -> None:
+    """Its interface as it was called.
+
+    Raises:
+        XdplabError: it has none, or another has that name.
+    """
+    folder = f"{_BUS}/devices/{address}/net"
+    if not _until(lambda: host.exists(folder) and bool(host.names(folder)), _INTERFACE_S):
+        raise XdplabError(f"{host.name}: {address}: no interface came with its driver after {_INTERFACE_S:g} s")
+    with contextlib.suppress(XdplabError):  # where there is udev, it has its own name for it
+        host.run(["udevadm", "settle", "--timeout=10"], check=False)
+    (found,) = host.names(folder)
+    if found != ifname:
+        host.run(["ip", "link", "set", "dev", found, "down"])
+        host.run(["ip", "link", "set", "dev", found, "name", ifname])
+
+
+def _queue_len(ifname: str) -> str:
+    return f"/sys/class/net/{ifname}/tx_queue_len"
+
+
+def _has_carrier(host: Host, ifname: str) -> bool:
+    try:
+        return host.read(f"/sys/class/net/{ifname}/carrier") == "1"
+    except XdplabError:  # it is down
+        return False
+
+
+def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

@@ -76,7 +76,7 @@ def _why_not_kept_apart(host: Host, ifname: str, device: str, ours: set[str | No
     """By the IOMMU, which gives groups of devices away; in place of one it takes the user's word."""
     group = f"{device}/iommu_group/devices"
     if host.exists(group):
-        users = {each: _bound(host, each) for each in host.names(group) if each not in ours}
+        users = {each: bound_driver(host, each) for each in host.names(group) if each not in ours}
         kept = [f"{each} ({name})" for each, name in users.items() if name not in ("", VFIO, "pcieport")]
         return f"{ifname}: the IOMMU gives it away only with {', '.join(kept)}" if kept else None
     if not host.exists(NO_IOMMU):
@@ -137,7 +137,7 @@ def _saved(port: Port) -> dict[str, Any]:
     assert address is not None  # or it would have been refused
     return {
         "pci": address,
-        "driver": _bound(host, address),
+        "driver": bound_driver(host, address),
         "override": host.read(f"{_BUS}/devices/{address}/driver_override"),
         "ifname": ifname,
         "carrier": _has_carrier(host, ifname),
@@ -146,7 +146,7 @@ def _saved(port: Port) -> dict[str, Any]:
     }
 
 
-def _bound(host: Host, address: str) -> str:
+def bound_driver(host: Host, address: str) -> str:
     """Driver of a device; "": none."""
     link = f"{_BUS}/devices/{address}/driver"
     return host.run(["readlink", "-f", link]).stdout.strip().rpartition("/")[2] if host.exists(link) else ""
@@ -160,13 +160,13 @@ def _bind(host: Host, address: str, wanted: str, override: str) -> None:
     """
     device = f"{_BUS}/devices/{address}"
     host.write(f"{device}/driver_override", f"{override}\n")
-    if _bound(host, address) == wanted:
+    if bound_driver(host, address) == wanted:
         return
-    if _bound(host, address):
+    if bound_driver(host, address):
         # vfio-pci waits, without end, for the program that has it: the write is a program's, which can be ended
         host.run(["tee", f"{device}/driver/unbind"], stdin=address, timeout_s=_UNBIND_S)
     host.run(["tee", f"{_BUS}/drivers_probe"], stdin=address, check=False, timeout_s=_UNBIND_S)
-    found = _bound(host, address)
+    found = bound_driver(host, address)
     if found != wanted:
         raise Unsupported(f"{host.name}: {address}: {wanted} does not take it, it has {found or 'no driver'}")
 

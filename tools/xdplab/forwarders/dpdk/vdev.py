@@ -11,10 +11,9 @@ from pydantic import Field
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.options import Key, fields
-from xdplab.hosts import Host
 from xdplab.model import Model
 from xdplab.testbed import Port
-from xdplab.testbed.cards import VFIO, why_not_taken, without_iommu
+from xdplab.testbed.cards import VFIO, bound_driver, why_not_taken, without_iommu
 
 #: 2 MiB pages that OVS-DPDK and testpmd are given when asked to run on hugepages.
 _HUGEPAGES_2M = 384
@@ -83,15 +82,9 @@ class VdevOptions(PortOptions):
         """For the mode: which driver of the kernel has given the cards to the program, as the kernel says."""
         if not self.takes_ports:
             return self.label()
-        return {"label": _DRIVERS["pmd"], "cards": {port.role: kernel_driver(dut.host, port) for port in dut.ports}}
+        return {"label": _DRIVERS["pmd"], "cards": {port.role: bound_driver(dut.host, port.pci) for port in dut.ports}}
 
     def not_taken(self, dut: Dut) -> str | None:
         """None, or which port the program cannot have."""
         cards = self.cards_in_use(dut).get("cards", {})
         return next((f"port=pmd: {role} has driver {name}" for role, name in cards.items() if name != VFIO), None)
-
-
-def kernel_driver(host: Host, port: Port) -> str:
-    """Driver that the kernel has for a card; "": none."""
-    shown = host.run(["readlink", "-f", f"/sys/bus/pci/devices/{port.pci}/driver"], check=False).stdout
-    return shown.strip().rpartition("/")[2]

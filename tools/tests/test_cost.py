@@ -404,7 +404,7 @@ def test_a_table_to_check_with_none_of_the_cells(
 
 @pytest.mark.parametrize(("more", "said"), [(282.0, "5628f3fe3b16 (Linux 6.18) +352"), (-40.0, "")])
 def test_a_commit_whose_functions_changed_is_named_with_its_price(more: float, said: str) -> None:
-    loop, flush = known.KNOWN[0].functions
+    _, loop, flush = known.KNOWN[0].functions
     old = cell(1000, kernel="6.12", functions={loop: 20.0})
     new = cell(1400, kernel="7.2", functions={loop: 20.0 + more, flush: 70.0})
     page = table.markdown(CostTable(emulator="qemu 1", command="xdplab cost x", cells=(old, new)))

@@ -695,6 +695,7 @@ def test_each_command_of_the_page(
     commands += [shlex.split(line)[1:5] for line in dry.splitlines() if ".venv/bin/xdplab cost" in line]
     assert commands[-1][:2] == ["cost", "xdp"]
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").symlink_to(project_root() / "docs")
     monkeypatch.setattr("xdplab.cli.gate.commits_between", lambda repo, good, bad: ["a1", "b2"])
     latest = SimpleNamespace(
         name="latest", record=SimpleNamespace(study=SimpleNamespace(forwarders=[ForwarderSpec(name="xdp")]))
@@ -712,6 +713,7 @@ def test_each_command_of_the_page(
         found += done.out
     assert "first slower commit: b2" in found
     assert found.count("## Next to it") == 1
+    assert "Not compared, because something else was booted: 6.1 veth tester (another kernel)" in found
 
 
 def test_an_interruption_begins_no_other_guest(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:

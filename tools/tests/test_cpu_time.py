@@ -228,7 +228,7 @@ def test_the_picture_joins_those_that_none_undercuts_in_both() -> None:
     assert list(zip(front.x, front.y, strict=True))[:2] == [(each[0].x[0], each[0].y[0]), (each[2].x[0], each[2].y[0])]
     assert len(front.x) == 3  # the last goes on to the right edge
     (plot,) = price_plots(run.method, run.points)
-    assert plot["title"].startswith("latency against CPU time, ")
+    assert plot["title"].startswith("Latency against CPU time, ")
     assert price_chart(run.points[:2], P50, CPU) is None
     unknown = read([*fast, *cheap, *planted(PACKET, 4, softirq_s=None, unknown="it is hidden")])
     assert price_plots(unknown.method, unknown.points) == []

@@ -142,7 +142,7 @@ def price_plots(method: Method[Any], measured: Sequence[PointSummary]) -> list[d
         drawn = price_chart(group, latency, price) if latency and price else None
         if drawn:
             where = ", ".join(group[0].settings) or f"{group[0].frames}, path {group[0].path}"
-            plots.append({"title": f"latency against CPU time, {where}", "chart": Page.chart(drawn)})
+            plots.append({"title": f"Latency against CPU time, {where}", "chart": Page.chart(drawn)})
     return plots[:_MAX_PRICES]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule that tells a stalled machine from a lossy forwarder, on inputs made by hand."""
 
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
@@ -144,6 +145,17 @@ def test_what_the_receive_half_on_the_senders_core_takes_is_the_forwarders(
     assert found.stalled_share == pytest.approx(machine)
     assert found.receive_half_share == pytest.approx(forwarder)
     assert any("sender stalled" in reason for reason in found.reasons) == (machine > RULE.max_stalled_share)
+
+
+@pytest.mark.parametrize(
+    ("sender", "here", "disturbed"), [("socket", True, False), ("socket", False, True), ("live", True, True)]
+)
+def test_a_thread_waits_for_the_kernel_that_receives_for_applications_as_part_of_the_path(
+    sender: str, here: bool, disturbed: bool
+) -> None:
+    dut = replace(DUT, tester_here=here)
+    assert bool(reasons(use(thread(0.6, 0.4)), dut, sender=sender)) == disturbed
+    assert reasons(use(thread(0.6, 0.4), steal={1: 0.2}), dut, sender=sender)
 
 
 def test_no_forwarder_runs_on_the_senders_core_of_another_machine() -> None:

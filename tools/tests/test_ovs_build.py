@@ -258,7 +258,7 @@ def test_a_compiler_that_is_younger_gets_its_patch(
         ("Debian clang version 21.1.5", "-O2"),
     ],
 )
-def test_a_compiler_that_takes_c_for_c23_is_told_which_c_it_is(
+def test_gcc_15_and_later_are_given_std_gnu17(
     compiler: str, flags: str, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ovs_build, "compiler_version", lambda _: compiler)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cards for DPDK's own driver, on a machine that is played: who gets them, who is refused, and how each comes back.
 
-The lane on emulated cards does it for real (`ci/nic/guest/test_5_own_driver.py`), but without an IOMMU: kernels of
-Debian have no mode for that.
+The lane does it for real, on emulated cards behind an IOMMU (`ci/nic/guest/test_5_own_driver.py`). Machines without an
+IOMMU are only here: Debian's kernels are built without vfio's mode for them.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ from xdplab.forwarders import Dut, make_forwarder, plain_name
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.dpdk.vdev import VdevOptions
 from xdplab.hosts import Host
-from xdplab.knobs import KnobContext
-from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Unsupported, XdplabError
+from xdplab.knobs import KnobContext, make_knob
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Unsupported, XdplabError, plugins
 from xdplab.runner import refusals
-from xdplab.runner.restore import Settings
+from xdplab.runner.restore import OF_DRIVER, Settings
 from xdplab.testbed import Port, TestbedLock, cards
 
 A0, A1 = "0000:02:00.0", "0000:03:00.0"
@@ -260,6 +260,23 @@ def test_what_the_ports_lose_with_their_driver_is_remembered_and_set_again() -> 
     host.rules["7"] = "Direct to queue 3"
     with pytest.raises(Unsupported, match="p0 has rules for flows, which go with the kernel's driver"):
         Settings(lock, context, {}).keep_of_driver()
+
+
+#: Knob of a port -> why it is not set again when the kernel's driver has the card again.
+NOT_OF_DRIVER = {
+    "cpu_layout": "threads and CPUs, nothing of the card",
+    "flow_steering": "a card with rules is refused",
+    "irq_cpu": "not done: interrupts come with other numbers",
+    "irq_suspend_timeout": "not done: it is of NAPIs, which come with other ids",
+    "mtu": "with the card (testbed/cards.py)",
+    "ntuple": "with the card, as all offloads",
+}
+
+
+def test_each_knob_of_a_port_comes_back_with_the_card_or_has_a_reason() -> None:
+    of_port = {each for each in plugins.names("xdplab.knobs") if make_knob(each).scope == "port"}
+    offloads = {name for name in of_port if name.startswith("offload_")}
+    assert of_port - offloads == {*OF_DRIVER} | {*NOT_OF_DRIVER}
 
 
 def test_the_option_is_explained(cli: Callable[..., Done]) -> None:

@@ -18,7 +18,7 @@ from xdplab.runner import Job, Listener, StudyRun, make_plan
 from xdplab.testbed import EmbeddedTestbed, Port, TesterPorts
 from xdplab.testers import make_tester
 
-_STUDY: dict[str, Any] = {
+STUDY: dict[str, Any] = {
     "schema": 1,
     "name": "nic-lane",
     "path": "through",
@@ -59,7 +59,7 @@ def measured(cards: dict[str, Pair], tmp_path: Path) -> Iterator[Callable[[str],
     before = state((*near.ports, *far.ports))
 
     def run(forwarder: str) -> TrialRecord:
-        study = validated(StudySpec, {**_STUDY, "forwarders": [forwarder]}, "study")
+        study = validated(StudySpec, {**STUDY, "forwarders": [forwarder]}, "study")
         testbed, tester = CardTestbed(near, far), make_tester("xsk")
         folder = RunFolder(tmp_path)
         plan = make_plan(study, testbed.spec, tester)

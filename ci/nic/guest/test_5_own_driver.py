@@ -8,12 +8,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nic.guest.cards import HOST, Pair, applied, changes, context, state
-from nic.guest.test_3_suite import CardTestbed
+from nic.guest.test_3_suite import STUDY, CardTestbed
 from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.dpdk.testpmd import PROGRAM
 from xdplab.forwarders.ovs.forwarder import OvsDpdk
@@ -23,16 +22,7 @@ from xdplab.runner import Job, Listener, StudyRun, make_plan, restore
 from xdplab.testbed import cards as taken_cards
 from xdplab.testers import make_tester
 
-_STUDY: dict[str, Any] = {
-    "schema": 1,
-    "name": "own-driver",
-    "path": "through",
-    "tester": "xsk",
-    "traffic": {"probe_pps": 500, "frame_bytes": 64},
-    "method": {"name": "latency", "duration_s": 0.5, "warmup_s": 1.0, "drain_s": 0.3},
-    "repetitions": 1,
-    "disturbance": {"max_repeats": 0},
-}
+_STUDY = {**STUDY, "name": "own-driver", "knobs": {}}
 _ASKED = " [requested on]"
 
 

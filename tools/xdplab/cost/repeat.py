@@ -32,22 +32,21 @@ class Repeat:
     pairs: tuple[tuple[Cell, Cell], ...]
 
     @property
-    def same_inputs(self) -> list[tuple[Cell, Cell]]:
-        """Those whose guests were booted with the same bytes."""
-        return [(old, new) for old, new in self.pairs if old.guests == new.guests]
-
-    @property
     def wrong(self) -> list[Cell]:
-        """Those of them with another figure."""
-        return [new for old, new in self.same_inputs if any(getattr(old, f) != getattr(new, f) for f in _FIGURES)]
+        """Those whose guests were booted with the same bytes, and that have another figure."""
+        return [
+            new
+            for old, new in self.pairs
+            if old.guests == new.guests and any(getattr(old, each) != getattr(new, each) for each in _FIGURES)
+        ]
 
     def sentences(self) -> Iterator[str]:
         """How many are the same, which are not, and which cannot be."""
-        wrong, others = self.wrong, [pair for pair in self.pairs if pair not in self.same_inputs]
+        wrong, others = self.wrong, [(old, new) for old, new in self.pairs if old.guests != new.guests]
+        same = len(self.pairs) - len(others)
         yield (
-            f"{len(self.same_inputs) - len(wrong)} of {len(self.same_inputs)} cells that were booted with the same "
-            f"bytes are those of {self.path} to the last digit; it was counted on {self.earlier.machine}, this on "
-            f"{self.now.machine}."
+            f"{same - len(wrong)} of {same} cells that were booted with the same bytes are those of {self.path} to the "
+            f"last digit; it was counted on {self.earlier.machine}, this on {self.now.machine}."
         )
         for cell in wrong:
             yield f"{_name(cell)}: the same was booted, and another number came out."

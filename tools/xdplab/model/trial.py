@@ -60,6 +60,10 @@ class TrialSpec(Model):
         return None if None in rates else sum(rate for rate in rates if rate is not None)
 
 
+#: Sender of a trial whose frames the kernel sends, and receives, for applications.
+BY_APPLICATIONS = "socket"
+
+
 class LatencySummary(Model):
     """A latency distribution."""
 
@@ -145,7 +149,7 @@ class TrialResult(Model):
 
     #: Name of the tester; `none`: the method counted by itself.
     tester: str
-    #: How it sends, as it says: of xdpgen `live` (in the kernel) or `xsk`.
+    #: How it sends, as it says: of xdpgen `live` (in the kernel) or `xsk`; `socket`: applications do.
     sender: str
     #: Why in this way, where there was a choice.
     sender_reason: str | None = None

@@ -57,12 +57,13 @@ def rate_chart(points: Sequence[PointSummary], rate: Figure, names: Mapping[str,
     places: dict[str, list[InRow]] = {}
     for row, (point, values) in enumerate(drawn):
         one = InRow(row, (point.value(rate.key) or 0.0) / rate.per, min(values), max(values))
-        places.setdefault(_kind(point, rate), []).append(one)
+        places.setdefault(kind_of(point, rate), []).append(one)
     rows = [f"{names[point.point_id]}{_words(point, rate)}" for point, _ in drawn]
     return row_chart("rates by case", rows, Axis("rate", rate.unit), places, "Lines: all repetitions.")
 
 
-def _kind(point: PointSummary, rate: Figure) -> str:
+def kind_of(point: PointSummary, rate: Figure) -> str:
+    """What its figure is: `median`, `median, disturbed` or `a bound`."""
     searched = [one for one in point.by_repetition if one.was_searched(rate.key)]
     if not point.measured[rate.key].exact:
         return "a bound"

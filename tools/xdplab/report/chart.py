@@ -12,7 +12,6 @@ import numpy as np
 from markupsafe import Markup
 
 from xdplab.measure.distribution import Distribution
-from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 
 #: Points that a series has at the most: more than a screen has columns for, and a few kB.
@@ -149,8 +148,6 @@ def _number(value: float | None) -> float | None:
 
 #: Shares above it are drawn: p99.999.
 _LEAST = 1e-5
-#: Forwarders of which latency is drawn against CPU time.
-_FEWEST_PRICED = 3
 _SINGLE = "Where fewer than ten independent samples lie above, it shows single frames and no percentile."
 LATENCY = Axis("latency", "µs", log=True)
 
@@ -216,31 +213,6 @@ def row_chart(
         if places
     ]
     return Chart(title, axis, Axis("", "", names=[*reversed(rows)]), series, note)
-
-
-def price_chart(points: Sequence[PointSummary], latency: Figure, price: Figure) -> Chart | None:
-    """Latency against CPU time, a point for each forwarder, and those that none undercuts in both (Pareto's front).
-
-    None where fewer than three have both.
-    """
-    found = sorted(
-        (cost / price.per, value / latency.per, point)
-        for point in points
-        if (cost := point.value(price.key)) and (value := point.value(latency.key))
-    )
-    if len(found) < _FEWEST_PRICED:
-        return None
-    series = []
-    for cost, value, point in found:
-        own = [each / latency.per for one in point.by_repetition if (each := one.value(latency.key)) is not None]
-        low, high = [min(own, default=None)], [max(own, default=None)]
-        series.append(Series(point.plain_name, [cost], [value], low, high, joined=False))
-    front = [(cost, value) for at, (cost, value, _) in enumerate(found) if all(value < one for _, one, _ in found[:at])]
-    x, y = [cost for cost, _ in front], [value for _, value in front]
-    series.append(Series("no other has less of both", [*x, found[-1][0]], [*y, y[-1]], steps=True))
-    note = "Medians. How sure it is that none has less of both the line does not say: comparisons do."
-    axes = Axis(price.name, price.unit, log=True), Axis(f"{latency.name} latency", latency.unit, log=True)
-    return Chart(f"{latency.name} latency against {price.name}", *axes, series, note)
 
 
 def repetition_chart(points: Sequence[PointSummary]) -> Chart:

@@ -18,7 +18,6 @@ from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdi
 from xdplab.measure import Column, Method
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.distribution import Distribution, distribution
-from xdplab.measure.figure import COMMON
 from xdplab.measure.measured import Spread
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord
@@ -26,13 +25,12 @@ from xdplab.model.digits import loss, number, percent, significant
 from xdplab.model.published import span
 from xdplab.report import assets
 from xdplab.report.assets import text
-from xdplab.report.chart import Chart, density_chart, distribution_chart, price_chart, repetition_chart
+from xdplab.report.chart import Chart, density_chart, distribution_chart, repetition_chart
 from xdplab.report.place import Place
+from xdplab.report.prices import price_charts
 
 #: HTML that may stand in the page as it is.
 Section = Markup
-#: Settings of which latency is drawn against CPU time; of more, tables speak.
-_MAX_PRICES = 4
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class Page:
         """Distributions of latency, where there are any."""
         single = [summary for summary in self.measured if summary.samples]
         plots = latency_plots(self.method, single, self.trials) if single else []
-        prices = price_plots(self.method, self.measured)
+        prices = [(title, Page.chart(each)) for title, each in price_charts(self.method, self.measured)]
         template = templates().get_template("pictures.html.j2")
         return Markup(template.render(plots=plots, prices=prices))  # noqa: S704 - it escapes
 
@@ -128,22 +126,6 @@ def _asset(name: str) -> Markup:
     """A file of ours, as it is."""
     found = assets.text(name)
     return Markup(found.replace("/*cards*/", cards()))  # noqa: S704
-
-
-def price_plots(method: Method[Any], measured: Sequence[PointSummary]) -> list[dict[str, Any]]:
-    """What a latency costs: for each setting that has a figure of both, by the method's first one of either."""
-    figures = (*method.figures, *COMMON)
-    plots = []
-    for setting in dict.fromkeys((each.setting, each.tester) for each in measured):
-        group = [each for each in measured if (each.setting, each.tester) == setting]
-        there = [each for each in figures if any(point.value(each.key) is not None for point in group)]
-        latency = next((each for each in there if each.percent is not None), None)
-        price = next((each for each in there if each.price), None)
-        drawn = price_chart(group, latency, price) if latency and price else None
-        if drawn:
-            where = ", ".join(group[0].settings) or f"{group[0].frames}, path {group[0].path}"
-            plots.append({"title": f"Latency against CPU time, {where}", "chart": Page.chart(drawn)})
-    return plots[:_MAX_PRICES]
 
 
 def latency_plots(

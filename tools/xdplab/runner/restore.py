@@ -14,7 +14,7 @@ from xdplab.testbed.state import SystemLock
 
 #: What a driver forgets when a program's own has its card for a while, in the order in which it is set again: rings are
 #: of the queues that are there. Offloads and MTU are put back with the card itself (`testbed/cards.py`).
-_OF_DRIVER = ("private_flag", "channels", "rss_queues", "rx_ring", "tx_ring", "coalesce_adaptive_rx",
+OF_DRIVER = ("private_flag", "channels", "rss_queues", "rx_ring", "tx_ring", "coalesce_adaptive_rx",
               "coalesce_adaptive_tx", "coalesce_rx_usecs", "coalesce_tx_usecs", "coalesce_rx_frames",
               "coalesce_tx_frames", "threaded_napi", "napi_defer_hard_irqs", "gro_flush_timeout")  # fmt: skip
 
@@ -86,7 +86,7 @@ class Settings:
             reason = make_knob("rss_queues").supported(context, 1)
             if reason:
                 raise Unsupported(reason)
-        for name in reversed(_OF_DRIVER):
+        for name in reversed(OF_DRIVER):
             knob = make_knob(name)
             with suppress(XdplabError):  # this kernel, or its driver, has it not
                 self._saved.append((knob, knob.read(context)))

@@ -40,6 +40,7 @@ from xdplab.model import (
 from xdplab.model.base import Shown
 from xdplab.model.design import Scalar
 from xdplab.model.digits import percent, significant
+from xdplab.model.trial import BY_APPLICATIONS
 from xdplab.testbed import Port
 
 GOODPUT = Figure(key="goodput_mbps", name="goodput", unit="Mbit/s", better="more", verb="carries", main=True,
@@ -273,7 +274,8 @@ class Applications(CountingMethod[ApplicationsSpec]):
             "payload, each byte of which our own programs compare with what was sent. Latencies of bulk are those of "
             "small requests over a connection of their own next to it, from when each was due; of requests, each "
             "connection sends the next as soon as the answer before is there. CPU time is that of all CPUs of the "
-            "machine in the middle of a trial, applications and polling included."
+            "machine in the middle of a trial, applications and polling included. On veth the kernel receives for C on "
+            "the forwarder's CPU: that its thread waits for that is part of the path and disturbs no trial."
         ]
 
 
@@ -330,7 +332,7 @@ def _result(workload: Workload, spec: ApplicationsSpec, found: Outcome) -> Trial
         )
         streams = (stream,)
     name = workload.kind if workload.kind in NEEDS else "xdpapp"
-    return TrialResult(tester=name, sender="socket", elapsed_s=found.elapsed_s, streams=streams)
+    return TrialResult(tester=name, sender=BY_APPLICATIONS, elapsed_s=found.elapsed_s, streams=streams)
 
 
 def _largest(shares: Iterable[float | None]) -> float | None:

@@ -283,8 +283,12 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
 
 
 def _open(prepared: Prepared) -> Testbed:
-    """The study's testbed, with the tester's ports where its testers need them."""
-    return open_testbed(prepared.testbed, one_tester_host=any(tester.one_host for tester in prepared.testers))
+    """The study's testbed, with the tester's ports where its testers need them, and containers for its pipelines."""
+    return open_testbed(
+        prepared.testbed,
+        one_tester_host=any(tester.one_host for tester in prepared.testers),
+        pods=max(pipeline.pods for pipeline in prepared.study.pipeline),
+    )
 
 
 def require_root(testbed: TestbedSpec) -> None:

@@ -148,7 +148,8 @@ def _pipeline(kind: str) -> Iterator[str]:
     yield f"measured from the tester's side only: {kind} does not take what the other begins" if kind in ONE_WAY else ""
     does = [each.name for each in plugins.entries(FORWARDERS) if kind in each.load().pipelines]
     yield f"done by {', '.join(does)}"
-    yield f"robot -v PIPELINE:{kind}{':1000' if kind in SIZED else ''} suites/latency.robot"
+    size = f":{min(1000, SIZED[kind])}" if kind in SIZED else ""
+    yield f"robot -v PIPELINE:{kind}{size} suites/latency.robot"
 
 
 def _method(name: str, part: Any) -> Iterator[str]:

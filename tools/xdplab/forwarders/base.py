@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
-from xdplab.hosts import Host
+from xdplab.hosts import Host, NetnsHost
 from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
 from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
@@ -39,6 +39,8 @@ class Dut:
     peers: tuple[Port, ...] = ()
     #: What it has to do with frames.
     pipeline: Pipeline = CROSS
+    #: Containers on `host` that frames can pass.
+    pods: tuple[NetnsHost, ...] = ()
 
     @property
     def hairpin(self) -> bool:

@@ -20,6 +20,8 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 MINIMUM = (6, 1)
 TUN = "/dev/net/tun"
 _QUEUE_RELEASE_S = 0.05
+#: As ethtool names what is left to a card.
+_OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro", "txvlan", "rxvlan")
 #: What to do where it is not.
 FIX_TUN = "modprobe tun; a container must be given this device"
 
@@ -134,6 +136,14 @@ def napi_on(ports: Sequence[tuple[Host, str]]) -> Iterator[None]:
             host.run(["ethtool", "-K", name, "gro", "off"])
             host.run(["ethtool", "-K", name, "gro", "on"])
         yield
+
+
+def offloads_off(host: Host, ifname: str) -> None:
+    """Checksums, segments and tags are not left to a card, where the driver lets them be switched off."""
+    off = [word for feature in _OFFLOADS for word in (feature, "off")]
+    if host.run(["ethtool", "-K", ifname, *off], check=False).returncode:
+        for feature in _OFFLOADS:  # ethtool gives up at the first that is fixed
+            host.run(["ethtool", "-K", ifname, feature, "off"], check=False)
 
 
 def why_no_zero_copy(host: Host, *ifnames: str) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch does with frames, in a word that all forwarders translate: `cross`, `route:1000`, `acl:100x8`."""
+"""What a switch does with frames, in a word that all forwarders translate: `cross`, `route:1000`, `containers:2`."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ from xdplab.model.base import Model
 from xdplab.model.errors import meant
 
 Kind = Literal[
-    "cross", "bridge", "vlan", "vxlan", "meter", "mirror", "group", "route", "acl", "conntrack", "nat"
+    "cross", "bridge", "vlan", "vxlan", "meter", "mirror", "group", "route", "acl", "conntrack", "nat",
+    "containers", "taps", "vhost-user", "vxlan-link", "geneve-link",
 ]  # fmt: skip
 #: Kind -> what it does. Those of `SIZED` take a number.
 KINDS: dict[str, str] = {
@@ -27,9 +28,18 @@ KINDS: dict[str, str] = {
     " and what no rule knows is dropped",
     "conntrack": "`route` behind a stateful firewall: connections are opened from the tester's side only",
     "nat": "`conntrack` with the source address of the tester's side translated to one",
+    "containers": "`cross` by way of N containers, one after another, each on two veth pairs",
+    "taps": "the same, where each has two tap devices of the switch",
+    "vhost-user": "the same, where each is a program on two virtio-user ports, as a virtual machine has them",
+    "vxlan-link": "`cross` through two ends of a VXLAN tunnel (RFC 7348), with a link between them",
+    "geneve-link": "the same with Geneve (RFC 8926)",
 }
-#: Kind -> the most rules of it.
-SIZED = {"route": 100_000, "acl": 10_000}
+#: Those with containers in the path.
+WITH_PODS = ("containers", "taps", "vhost-user")
+#: Those in which frames cross the switch more than once, and leave it as they came.
+TOPOLOGIES = (*WITH_PODS, "vxlan-link", "geneve-link")
+#: Kind -> the most rules of it, or containers.
+SIZED = {"route": 100_000, "acl": 10_000, **dict.fromkeys(WITH_PODS, 8)}
 #: That rewrite the addresses of Ethernet and TTL: frames are addressed to the switch.
 ROUTED = ("route", "acl", "conntrack", "nat")
 #: In which the other side cannot begin, or sends frames of another form.
@@ -38,15 +48,15 @@ ONE_WAY = ("vlan", "vxlan", "conntrack", "nat")
 ADDED_BYTES = {"vlan": 4, "vxlan": 50}
 #: Masks that an access list may have.
 MAX_MASKS = 64
-_TEXT = re.compile(r"(?P<kind>[a-z]+)(?::(?P<rules>\d{1,7})(?:x(?P<masks>\d{1,3}))?)?")
+_TEXT = re.compile(r"(?P<kind>[a-z-]+)(?::(?P<rules>\d{1,7})(?:x(?P<masks>\d{1,3}))?)?")
 
 
 class Pipeline(Model):
-    """One piece of work; written `KIND`, `route:N`, `acl:N` or `acl:NxM`."""
+    """One piece of work; written `KIND`, `route:N`, `acl:N`, `acl:NxM` or `containers:N`."""
 
     #: What is done with a frame.
     kind: Kind = "cross"
-    #: Prefixes, or rules, for each direction.
+    #: Prefixes, or rules, for each direction; or containers.
     rules: int = Field(default=1, ge=1)
     #: Different masks of these rules.
     masks: int = Field(default=1, ge=1, le=MAX_MASKS)
@@ -61,6 +71,11 @@ class Pipeline(Model):
     def routed(self) -> bool:
         """True when frames are addressed to the switch itself."""
         return self.kind in ROUTED
+
+    @property
+    def pods(self) -> int:
+        """Containers that frames pass, one after another."""
+        return self.rules if self.kind in WITH_PODS else 0
 
     @property
     def added_bytes(self) -> int:

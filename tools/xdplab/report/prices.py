@@ -2,6 +2,7 @@
 """Latency against CPU time: what each forwarder pays for its latency."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Any
 
 from xdplab.analysis.answers.undercut import undercut
@@ -36,9 +37,9 @@ def price_charts(method: Method[Any], measured: Sequence[PointSummary]) -> list[
 def price_chart(points: Sequence[PointSummary], latency: Figure, price: Figure) -> Chart | None:
     """A place for each forwarder; names say what is a bound, and of whom comparisons know one that is better in both.
 
-    None where fewer than three have both figures.
+    None where fewer than three have both figures; what was lost has no place.
     """
-    found = [point for point in points if point.value(price.key) and point.value(latency.key)]
+    found = [point for point in points if all(0 < (point.value(each.key) or 0) < inf for each in (price, latency))]
     if len(found) < _FEWEST:
         return None
     losers = undercut(found, (latency, price))

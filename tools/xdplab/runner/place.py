@@ -29,6 +29,7 @@ def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
         tester_here=testbed.one_machine,
         peers=tuple(testbed.ports[role] for role in ("a0", "c0")[: len(ports)]),
         pipeline=point.pipeline,
+        pods=testbed.pods,
     )
 
 

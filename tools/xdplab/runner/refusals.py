@@ -64,6 +64,8 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
         return f"pipeline {dut.pipeline.kind} is proven with frames at interfaces of A and C, whose cards are TRex's"
     if dut.pipeline.kind not in forwarder.pipelines:
         return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
+    if dut.pipeline.pods > len(dut.pods) and not forwarder.simulated:
+        return f"pipeline {dut.pipeline}: containers are namespaces of this machine, which the embedded testbed builds"
     return forwarder.supported(dut) or method.unsupported(point, dut, client)
 
 

@@ -144,7 +144,7 @@ class PointSession:
             self._setup_s = time.monotonic() - self._began
             traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps)
             self._method.measure(self, traffic.at(self.ceiling_pps))
-            prove_work(self._forwarder, self._dut, self._workdir, self.send)
+            prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
         except Unsupported as exc:
             status, reason = "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):

@@ -99,11 +99,17 @@ _FLOWS_OF_GROUP, _TTLS_OF_FLOW = 64, (64, 63)
 
 
 def prove_work(
-    forwarder: Forwarder[Any], dut: Dut, workdir: FilePath, send: Callable[[TrialSpec], TrialResult]
+    forwarder: Forwarder[Any],
+    dut: Dut,
+    workdir: FilePath,
+    send: Callable[[TrialSpec], TrialResult],
+    *,
+    own_ends: bool = False,
 ) -> None:
     """That all rules are there, frame by frame, and that the rules have met what was sent, where they are counted.
 
-    Nothing for `cross`, which `prove` has proven.
+    Nothing for `cross`, which `prove` has proven. `own_ends`: no tester has sent before, and NAPI may be off where its
+    frames are redirected to.
 
     Raises:
         PointFailed: a rule is missing; a frame came out as it must not, or not as it must; or the counts differ.
@@ -114,7 +120,9 @@ def prove_work(
     redirected = dut.peers if forwarder.redirects else ()
     with napi_on([(port.host, port.ifname) for port in redirected if port.netns is not None]):
         WorkProof(dut).carry_out(workdir)
-    prove_counts(forwarder, dut.pipeline, send)
+    received = dut.ports if own_ends else ()
+    with napi_on([(port.host, port.ifname) for port in received if port.netns is not None]):
+        prove_counts(forwarder, dut.pipeline, send)
 
 
 class WorkProof:

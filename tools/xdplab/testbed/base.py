@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Literal, Protocol
 
-from xdplab.hosts import Host, LocalHost
+from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.model import CpuLayout, InputError, Path, TestbedSpec
 from xdplab.testbed.state import TestbedLock, working_folder
 
@@ -105,6 +105,10 @@ class Testbed(Protocol):
         """Where the tester's programs run: they reach its ports from there, by `Port.netns`."""
 
     @property
+    def pods(self) -> tuple[NetnsHost, ...]:
+        """Containers on the forwarder's host, which frames can pass on their way."""
+
+    @property
     def system(self) -> Host:
         """Where settings of the forwarder's whole machine are read and written."""
 
@@ -180,6 +184,7 @@ class OneMachine(ABC):
     spec: TestbedSpec
     ports: dict[str, Port]
     one_machine = True
+    pods: tuple[NetnsHost, ...] = ()
     clock = (True, "A, B and C are one machine")
     #: One object: a tester keeps its process as long as it is asked for the same host.
     _machine = LocalHost()

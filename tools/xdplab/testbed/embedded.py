@@ -19,29 +19,31 @@ from pathlib import Path as FilePath
 from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.hosts.agent.cpus import HeldCpus
 from xdplab.hosts.base import cpu_in_use
+from xdplab.hosts.kernel import offloads_off
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.testbed.base import OneMachine, Port, default_layout, usable_cpus
 from xdplab.testbed.state import TestbedLock, working_folder
 
 _LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
 _HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
-_OFFLOADS_OFF = ("rx", "tx", "sg", "tso", "gso", "gro", "txvlan", "rxvlan")
 
 
 class EmbeddedTestbed(OneMachine):
     """Three hosts on one machine; nothing but namespaces of its own is touched.
 
     With `one_tester_host` the ports of C are in A's namespace, for a tester whose one process must reach both ends.
+    `pods` is how many containers there are next to B, namespaces without links.
     """
 
-    def __init__(self, spec: TestbedSpec, one_tester_host: bool = False) -> None:
+    def __init__(self, spec: TestbedSpec, one_tester_host: bool = False, pods: int = 0) -> None:
         self.spec = spec
         self.layout = default_layout(spec)
         self.lock = TestbedLock(spec.name)
         self._held = HeldCpus()
         tag = secrets.token_hex(2)
-        self._netns = {host: f"xdplab-{tag}-{host}" for host in "ABC"}
+        self._netns = {host: f"xdplab-{tag}-{host}" for host in (*"ABC", *_pod_names(pods))}
         self._hosts = {host: NetnsHost(host, netns) for host, netns in self._netns.items()}
+        self.pods = tuple(self._hosts[name] for name in _pod_names(pods))
         self.ports = {
             role: Port(
                 role=role,
@@ -130,16 +132,17 @@ class EmbeddedTestbed(OneMachine):
             ends.append(["name", port.ifname, "netns", netns, "mtu", str(port.mtu), "address", port.mac, *queues])
         LocalHost().run(["ip", "link", "add", *ends[0], "type", "veth", "peer", *ends[1]])
         for port in (left, right):
-            off = [word for feature in _OFFLOADS_OFF for word in (feature, "off")]
-            if port.host.run(["ethtool", "-K", port.ifname, *off], check=False).returncode:
-                for feature in _OFFLOADS_OFF:  # ethtool gives up at the first that is fixed
-                    port.host.run(["ethtool", "-K", port.ifname, feature, "off"], check=False)
+            offloads_off(port.host, port.ifname)
             port.host.run(["ip", "link", "set", port.ifname, "up", "promisc", "on"])
 
     @staticmethod
     def _switch_napi_on(port: Port) -> None:
         """GRO has been off since before the link came up: this is the change that it takes."""
         port.host.run(["ethtool", "-K", port.ifname, "gro", "on"])
+
+
+def _pod_names(count: int) -> list[str]:
+    return [f"pod{number}" for number in range(1, count + 1)]
 
 
 def _is_taken(netns: str) -> bool:

@@ -67,11 +67,12 @@ def read_testbed(name_or_path: str, folder: Path) -> TestbedSpec:
     return validated(TestbedSpec, load_yaml(path), str(path))
 
 
-def open_testbed(spec: TestbedSpec, *, one_tester_host: bool = False) -> Testbed:
+def open_testbed(spec: TestbedSpec, *, one_tester_host: bool = False, pods: int = 0) -> Testbed:
     """The testbed object for a file; nothing is built before `up()`.
 
     `one_tester_host`: a tester needs both its ports on one host, which a testbed that builds its hosts can give it.
+    `pods`: containers next to the forwarder, which only such a testbed has.
     """
     if spec.kind == "hosts":
         return HostsTestbed(spec)
-    return EmbeddedTestbed(spec, one_tester_host) if spec.kind == "embedded" else FakeTestbed(spec)
+    return EmbeddedTestbed(spec, one_tester_host, pods) if spec.kind == "embedded" else FakeTestbed(spec)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
-from xdplab.hosts import Host, SshHost
+from xdplab.hosts import Host, NetnsHost, SshHost
 from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.parallel import run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
@@ -31,6 +31,8 @@ _RECONNECTS = 5
 
 class HostsTestbed:
     """Machines that are there before a run and after it."""
+
+    pods: tuple[NetnsHost, ...] = ()
 
     def __init__(self, spec: TestbedSpec) -> None:
         self.spec = spec

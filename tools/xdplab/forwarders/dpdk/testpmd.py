@@ -21,11 +21,22 @@ from xdplab.tools import setup_command
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
 #: Without hugepages, in MiB; its 32768 mbufs do not fit into 128.
-_MEMORY_MIB = "192"
+MEMORY_MIB = "192"
 #: CPU time of a worker that forwards: before, it has run for less than a millisecond.
 _FORWARDING_NS = 3_000_000
 _FCS_BYTES = 4
 _MODES: dict[Role, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
+
+
+def workers(host: Host, pid: int, lcore: int) -> list[int]:
+    """Threads of a testpmd that forward, of one lcore."""
+    name = re.compile(rf"(rte-|lcore-|dpdk-)worker-?{lcore}")  # as DPDK 22.11 and 24.11 call it
+    return [tid for tid, each in thread_ids(host, pid).items() if name.fullmatch(each)]
+
+
+def forwards(host: Host, pid: int, lcore: int) -> bool:
+    """Whether a worker has begun: it sleeps until all ports are up, and then polls them without end."""
+    return any(thread_use(host, pid, tid).ran_ns > _FORWARDING_NS for tid in workers(host, pid, lcore))
 
 
 class TestpmdOptions(VdevOptions):
@@ -72,7 +83,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
     def start(self, dut: Dut) -> None:
         """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""
         main = dut.layout.housekeeping[0] if dut.layout.housekeeping else dut.layout.tester_tx
-        memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", _MEMORY_MIB]
+        memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", MEMORY_MIB]
         devices = self.options.buses(dut.ports)
         if not self.takes_ports:
             devices += [f"--vdev={self.options.device(index, port)}" for index, port in enumerate(dut.ports)]
@@ -98,10 +109,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
     def forwarding_threads(self) -> dict[int, int]:
         """Its worker lcore."""
         dut = self.instance.dut
-        name = re.compile(rf"(rte-|lcore-|dpdk-)worker-?{dut.layout.forwarder}")  # as DPDK 22.11 and 24.11 call it
-        return {
-            tid: pid for pid in self.pids() for tid, each in thread_ids(dut.host, pid).items() if name.fullmatch(each)
-        }
+        return {tid: pid for pid in self.pids() for tid in workers(dut.host, pid, dut.layout.forwarder)}
 
     def mode(self) -> dict[str, Any]:
         """Which device a port is."""
@@ -114,7 +122,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         return {"dpdk-testpmd": match.group(1) if match else ("installed" if done else "not installed")}
 
     def _forwards(self) -> bool:
-        """Its worker sleeps until all ports are up, and then polls them without end.
+        """Its worker polls.
 
         Raises:
             PointFailed: it goes on without a card, which it could not have.
@@ -123,7 +131,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         refused = [line for line in self.log_tail() if re.search(r"Requested device .* cannot be used", line)]
         if refused:
             raise PointFailed(f"{self.name}: {refused[0]}; {NOT_HAD}")
-        return any(thread_use(host, pid, tid).ran_ns > _FORWARDING_NS for tid, pid in self.forwarding_threads().items())
+        return any(forwards(host, pid, self.instance.dut.layout.forwarder) for pid in self.pids())
 
 
 class TestpmdRole(Testpmd):

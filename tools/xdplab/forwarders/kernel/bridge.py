@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Linux bridge, with VLANs and VXLAN."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Counting, Dut, NoOptions
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing, add_spare_link, port_change
+from xdplab.forwarders.pods import add_veths, hops, remove_pods
 from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
 from xdplab.model import PointFailed, Unsupported
+from xdplab.model.pipeline import SIZED
 
-#: Not `br0`, which a machine may have.
-_BRIDGE = "xdplab0"
+#: Not `br0`, which a machine may have; one for each pair of ports that containers stand between.
+_BRIDGES = tuple(f"xdplab{number}" for number in range(SIZED["containers"] + 1))
+_BRIDGE = _BRIDGES[0]
 _TUNNEL = "xdplab-vxlan"
 
 
@@ -34,12 +37,15 @@ class _Bridge(Instance):
         if made.returncode:
             raise PointFailed(f"linux-bridge: {made.complaint}")
         ports = [port.ifname for port in dut.ports]
-        learning = "off" if kind in ("cross", "vxlan") else "on"
+        learning = "on" if kind in ("bridge", "vlan") else "off"
         options = f"learning {learning} hairpin {'on' if dut.hairpin else 'off'}"
-        lines = []
-        for ifname in ports if kind != "vxlan" else [ports[0], self._tunnel()]:
-            lines += [f"link set {ifname} master {_BRIDGE}", f"link set {ifname} type bridge_slave {options}"]
-        host.run(["ip", "-batch", "-"], stdin="\n".join([*lines, f"link set {_BRIDGE} up"]) + "\n")
+        connected = self._connected(ports)
+        lines = [f"link add {bridge} type bridge mcast_snooping 0" for bridge in _BRIDGES[1 : len(connected)]]
+        for bridge, ends in zip(_BRIDGES, connected, strict=False):
+            for ifname in ends:
+                lines += [f"link set {ifname} master {bridge}", f"link set {ifname} type bridge_slave {options}"]
+            lines.append(f"link set {bridge} up")
+        host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
         if kind == "vlan":
             access, trunk = ports
             host.run(["bridge", "vlan", "add", "dev", access, "vid", str(VLAN), "pvid", "untagged"])
@@ -48,12 +54,23 @@ class _Bridge(Instance):
     def stop(self) -> None:
         """Remove the bridge; its ports become free."""
         host = self.dut.host
-        host.run(["ip", "link", "delete", _BRIDGE], check=False)
+        for bridge in _BRIDGES[: self.dut.pipeline.pods + 1]:
+            host.run(["ip", "link", "delete", bridge], check=False)
+        remove_pods(self.dut)
         if self.dut.pipeline.kind == "vxlan":
             _, there = sides(self.dut)
             host.run(["ip", "link", "delete", _TUNNEL], check=False)
             host.run(["ip", "neigh", "delete", there.next_hop, "dev", there.ifname], check=False)
             host.run(["ip", "address", "delete", f"{there.address}/32", "dev", there.ifname], check=False)
+
+    def _connected(self, ports: Sequence[str]) -> Sequence[Sequence[str]]:
+        """Ports of each bridge."""
+        if self.dut.pipeline.kind == "vxlan":
+            return [(ports[0], self._tunnel())]
+        if not self.dut.pipeline.pods:
+            return [ports]
+        inner = [port.ifname for port in add_veths(self.dut, redirected=False)]
+        return hops([ports[0], *inner, ports[1]])
 
     def _tunnel(self) -> str:
         """The device that stands for the other side; it learns nothing and asks for no address."""
@@ -83,7 +100,7 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
     plain: ClassVar[str] = "Linux bridge"
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
     changes: ClassVar[tuple[str, ...]] = ("port-added",)
-    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan")
+    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan", "containers")
 
     def supported(self, dut: Dut) -> str | None:
         """A tunnel gives a port an address, which goes with a namespace of the run."""

@@ -54,7 +54,7 @@ class Ovs(Instance):
         """Database with the bridge in it, then the daemon, which finds it at its first look.
 
         Args:
-            ports: their names and columns (`database.row`).
+            ports: their names and columns (`database.row`), the DUT's first.
             settings: `KEY=VALUE` of the daemon's other_config.
             cpus: of the daemon's threads that do not place themselves.
             env: of both programs.
@@ -63,7 +63,7 @@ class Ovs(Instance):
         Raises:
             PointFailed: one ended, is not ready in time, or reports an error for a port.
         """
-        self.names = [name for name, _ in ports]
+        self.names = [name for name, _ in ports[: len(self.dut.ports)]]
         path = self._path("conf.db")
         self.host.write(path, empty_database(self.host, self.build, path))
         socket = f"punix:{self._path('db.sock')}"
@@ -89,6 +89,10 @@ class Ovs(Instance):
     def ended(self) -> str | None:
         """Which of the two processes ended, and how."""
         return next(filter(None, (how_it_ended(name, process) for name, process in self._processes.items())), None)
+
+    def belongs(self, name: str, process: Running) -> None:
+        """A program beside it, which ends with it, and whose end is its own."""
+        self._processes[name] = process
 
     @property
     def pids(self) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ is how frames get in and out of the switch, so nothing may depend on MAC learnin
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
@@ -31,6 +32,7 @@ from xdplab.forwarders.ovs.database import Datapath
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, SwitchOptions, keys
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
+from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, Topology, topology_of
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import FIX_TUN, link_mtu, link_names, why_no_tap, why_no_zero_copy
@@ -49,7 +51,7 @@ OvsOptionsT = TypeVar("OvsOptionsT", bound=SwitchOptions)
 class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     """What all OVS forwarders share; a subclass says how a port is made and which threads forward."""
 
-    pipelines: ClassVar[tuple[str, ...]] = tuple(KINDS)
+    pipelines: ClassVar[tuple[str, ...]] = tuple(kind for kind in KINDS if kind != "vhost-user")
     changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule", "port-added")
     #: Path of the stock build's daemon; Debian keeps the DPDK one next to the plain one.
     daemon: ClassVar[str] = VSWITCHD
@@ -61,6 +63,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     def __init__(self, options: OvsOptionsT) -> None:
         super().__init__(options)
         self._tables = Tables([])
+        self._topology: Topology | None = None
 
     def build(self, host: Host) -> Build:
         """Its programs on a host."""
@@ -78,6 +81,11 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     def threads(self, layout: CpuLayout) -> MainThread:
         """Which of its threads forward."""
 
+    def main_cpus(self, dut: Dut) -> tuple[int, ...]:
+        """CPUs of the daemon's threads that do not place themselves."""
+        forwards = dut.pipeline.kind in BY_MAIN_THREAD
+        return (dut.layout.forwarder,) if forwards else self.threads(dut.layout).daemon_cpus
+
     def daemon_settings(self, dut: Dut) -> list[str]:
         """More `other_config` items set before the daemon starts."""
         return []
@@ -90,6 +98,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     def supported(self, dut: Dut) -> str | None:
         """The CPUs and the build must be there; the build must know every option and make tap devices."""
         reason = self.threads(dut.layout).refusal() or missing(dut.host, self.build(dut.host), self.package)
+        reason = reason or topology_of(dut, redirects=self.redirects).missing()
         if reason:
             return reason
         without = why_no_tap(dut.host) if self.datapath == "netdev" else None
@@ -114,14 +123,26 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         ovs = self.instance = Ovs(self.name, dut, self.build(dut.host), self.start_timeout_s)
         threads = self.threads(dut.layout)
         wanted = [*self.daemon_settings(dut), *threads.settings, *self.columns(dut.host, "Open_vSwitch")]
-        ports = [self.interface(index, dut) for index in range(len(dut.ports))]
-        ovs.start(ports, wanted, threads.daemon_cpus, self.daemon_env(dut), self.datapath)
-        self._tables = tables(dut, (ovs.names[0], ovs.names[-1]), self.options)
+        topology = self._topology = topology_of(dut, redirects=self.redirects)
+        whole = replace(dut, ports=(*dut.ports, *topology.links()))
+        ports = [*(self.interface(index, whole) for index in range(len(whole.ports))), *topology.ports()]
+        ovs.start(ports, wanted, self.main_cpus(dut), self.daemon_env(dut), self.datapath)
+        topology.connect(ovs)
+        further = [name for name, _ in ports[len(dut.ports) :]]
+        self._tables = tables(dut, (ovs.names[0], ovs.names[-1]), self.options, further)
         set_up(ovs, self._tables)
 
+    def stop(self) -> None:
+        """And what its topology has made."""
+        super().stop()
+        if self._topology is not None:
+            self._topology.remove()
+
     def forwarding_threads(self) -> dict[int, int]:
-        """As `threads` says."""
-        return self.threads(self.instance.dut.layout).forwarding(self.instance)
+        """As `threads` says, and the main thread where its topology has ports of it."""
+        ovs = self.instance
+        main = {pid: pid for pid in ovs.pids} if ovs.dut.pipeline.kind in BY_MAIN_THREAD else {}
+        return main | self.threads(ovs.dut.layout).forwarding(ovs)
 
     def counters(self) -> dict[str, Any]:
         """Statistics of each port, events of netdev-afxdp (`coverage`), and where threads met frames (`lookups`)."""
@@ -327,8 +348,10 @@ class OvsKernel(OvsForwarder[SwitchOptions]):
     plain: ClassVar[str] = "OVS in the kernel"
     options_model: ClassVar[type[Model]] = SwitchOptions
     datapath: ClassVar[Datapath] = "system"
-    #: A tunnel of this datapath is routed by the host, outside the bridge.
-    pipelines: ClassVar[tuple[str, ...]] = tuple(kind for kind in KINDS if kind != "vxlan")
+    #: A tunnel of this datapath is routed by the host, outside the bridge, and an internal port is no tap device.
+    pipelines: ClassVar[tuple[str, ...]] = tuple(
+        kind for kind in KINDS if kind not in ("vxlan", "taps", "vhost-user", "vxlan-link", "geneve-link")
+    )
 
     def threads(self, layout: CpuLayout) -> MainThread:
         """The main thread, which keeps house."""
@@ -385,6 +408,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     daemon: ClassVar[str] = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
     package: ClassVar[str] = "openvswitch-switch-dpdk"
     start_timeout_s: ClassVar[float] = 40.0
+    pipelines: ClassVar[tuple[str, ...]] = tuple(KINDS)
 
     def __init__(self, options: OvsDpdkOptions) -> None:
         super().__init__(options)
@@ -403,7 +427,20 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         reason = super().supported(dut)
         if reason is None and "DPDK" not in build_facts(dut.host, self.build(dut.host))["version"]:
             return f"OVS build {self.options.build!r} is built without DPDK"
+        if self.takes_ports and dut.pipeline.kind in ("containers", "vxlan-link", "geneve-link"):
+            return f"pipeline {dut.pipeline}: with port=pmd a port is a card, and its links are none"
+        counted_right = self.options.hugepages or self.options.port != "af_xdp" or self._dpdk(dut.host) >= (24, 7)
+        if reason is None and dut.pipeline.kind in ("taps", "vhost-user") and not counted_right:
+            return (
+                f"pipeline {dut.pipeline}: without hugepages net_af_xdp of this DPDK, which is older than 24.07, takes "
+                "its UMEM for smaller than it is, and the kernel refuses what is sent from its end; hugepages=true"
+            )
         return reason or self.options.unsupported(dut)
+
+    def _dpdk(self, host: Host) -> tuple[int, ...]:
+        """Release of the DPDK that is linked in."""
+        release = re.search(r"DPDK (\d+)\.(\d+)", build_facts(host, self.build(host))["version"])
+        return (int(release[1]), int(release[2])) if release else (0, 0)
 
     def cannot_change(self, kind: str, dut: Dut) -> str | None:
         """There is no card to spare."""
@@ -425,8 +462,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
 
     def daemon_settings(self, dut: Dut) -> list[str]:
         """EAL, no card but ours. OVS 3.1 adds --in-memory without --legacy-mem; EAL 22.11 refuses it with --no-huge."""
-        release = re.search(r"DPDK (\d+)", build_facts(dut.host, self.build(dut.host))["version"])
-        mib = _DPDK_24_MIB if release and int(release[1]) >= 24 else _DPDK_MIB
+        mib = _DPDK_24_MIB if self._dpdk(dut.host) >= (24, 0) else _DPDK_MIB
         buses = " ".join(self.options.buses(dut.ports))
         # a card without an IOMMU has physical addresses, which EAL then chooses itself
         addresses = "" if self.takes_ports else " --iova-mode=va"
@@ -439,7 +475,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
             if self.options.hugepages
             else [f"dpdk-extra=--no-huge --legacy-mem -m {mib} {buses}"]
         )
-        lcores = sum(1 << cpu for cpu in dut.layout.housekeeping[:1])
+        lcores = sum(1 << cpu for cpu in self.main_cpus(dut)[:1])
         return ["dpdk-init=true", f"dpdk-lcore-mask={lcores:#x}", *memory]
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:

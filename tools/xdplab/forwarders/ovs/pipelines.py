@@ -6,13 +6,14 @@ the datapath does nothing for that: so one rule makes as many megaflows as there
 (options `rules`, `rule_masks`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.openflow import ask_rules, rule_counts
 from xdplab.forwarders.ovs.options import SwitchOptions
+from xdplab.forwarders.pods import hops
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.work import (
     BUCKET_MACS,
@@ -28,11 +29,15 @@ from xdplab.forwarders.work import (
     sides,
 )
 from xdplab.model import Pipeline, Unsupported, XdplabError
+from xdplab.model.pipeline import TOPOLOGIES
 
 #: Cookie of the rules that the traffic of the tester's side meets, and of those that the answers meet.
 FORTH, BACK = 1, 2
 #: Name of the tunnel's port.
 TUNNEL = "xdplab-vxlan"
+#: UDP ports of tunnels (RFC 8926 section 3.3 for Geneve), and the addresses of both ends (RFC 5737).
+_TUNNEL_PORTS = {"vxlan-link": VXLAN_PORT, "geneve-link": 6081}
+TUNNEL_ENDS = ("203.0.113.5", "203.0.113.6")
 #: Of the network that both ends are in: Open vSwitch takes a route's source address from there.
 _BITS = 30
 #: Of a UDP source port: which group of flows a frame is of. Testers count flows up from port 10000
@@ -66,8 +71,8 @@ class Tables:
     meters: list[str] = field(default_factory=list)
 
 
-def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions) -> Tables:
-    """Of any pipeline; `ports` are the names of the first and the last port in OVS.
+def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions, further: Sequence[str] = ()) -> Tables:
+    """Of any pipeline; `ports` are the names of the tester's ports in OVS, `further` those of its topology.
 
     Raises:
         Unsupported: an option asks for other rules than the pipeline's.
@@ -78,6 +83,10 @@ def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions) -> Tables:
         return Tables([rule for here, there in both for rule in rules(here, there, options)])
     if options.rules != "ports":
         raise Unsupported(f"rules={options.rules}: these are rules of pipeline cross, not of {pipeline}")
+    if pipeline.pods:
+        return Tables(_passed_on((ports[0], *further, ports[1])))
+    if pipeline.kind in TOPOLOGIES:
+        return Tables(list(_tunnel_between(pipeline, ports, *further)))
     return _tables(pipeline, *sides(dut), ports)
 
 
@@ -176,6 +185,26 @@ def _tunnel(there: Side, ports: tuple[str, str]) -> Iterator[str]:
     yield f"cookie={BACK},in_port={TUNNEL},actions=output:{ports[0]}"
     yield f"in_port=LOCAL,nw_src={there.address},{outer}:{ports[1]}"
     yield f"in_port={ports[1]},dl_dst={there.mac},nw_dst={there.address},{outer}:LOCAL"
+
+
+def _passed_on(ends: Sequence[str]) -> list[str]:
+    """Through containers, whose ports stand between the tester's; the first rule of each direction counts."""
+    rules = [f"in_port={a},actions=output:{b}" for here, there in hops(ends) for a, b in ((here, there), (there, here))]
+    return [f"cookie={FORTH},{rules[0]}", *rules[1:-1], f"cookie={BACK},{rules[-1]}"]
+
+
+def _tunnel_between(
+    pipeline: Pipeline, ports: tuple[str, str], link: str, peer: str, tunnel: str, other: str
+) -> Iterator[str]:
+    """What an end makes leaves from LOCAL by its link, and what comes in by a link is addressed to LOCAL."""
+    yield f"cookie={FORTH},in_port={ports[0]},actions=output:{tunnel}"
+    yield f"in_port={other},actions=output:{ports[1]}"
+    yield f"cookie={BACK},in_port={ports[1]},actions=output:{other}"
+    yield f"in_port={tunnel},actions=output:{ports[0]}"
+    for here, there, by in ((*TUNNEL_ENDS, link), (*reversed(TUNNEL_ENDS), peer)):
+        outer = f"udp,nw_src={here},nw_dst={there},tp_dst={_TUNNEL_PORTS[pipeline.kind]}"
+        yield f"in_port=LOCAL,{outer},actions=output:{by}"
+        yield f"in_port={peer if by == link else link},{outer},actions=output:LOCAL"
 
 
 def _acl(pipeline: Pipeline, source: Side, target: Side, cookie: int, name: dict[int, str]) -> Iterator[str]:

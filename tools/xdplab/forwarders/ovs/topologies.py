@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ports of Open vSwitch next to the tester's, where frames cross it more than once: containers, or a tunnel in between.
+
+Sources: Documentation/intro/install/afxdp.rst (PVP, PCP), topics/dpdk/vhost-user.rst, howto/userspace-tunneling.rst.
+"""
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from xdplab.forwarders.base import Dut
+from xdplab.forwarders.dpdk.testpmd import MEMORY_MIB, PROGRAM, forwards
+from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
+from xdplab.forwarders.ovs.pipelines import TUNNEL_ENDS, route_added
+from xdplab.forwarders.pods import add_veth, add_veths, join, mtu_of, pods_of, port_names, remove_pods
+from xdplab.forwarders.process import wait_until
+from xdplab.forwarders.work import VNI
+from xdplab.hosts.kernel import offloads_off
+from xdplab.testbed import Port
+from xdplab.tools import setup_command
+
+#: Name of a port of Open vSwitch, and columns of its row.
+OvsPort = tuple[str, list[str]]
+#: Pipelines with ports that the daemon's main thread serves, whichever thread polls the tester's.
+BY_MAIN_THREAD = ("taps",)
+#: Ports of the two ends of a tunnel, and the links between them.
+TUNNELS, LINKS = ("xdplab-t1", "xdplab-t2"), ("xdplab-u1", "xdplab-u2")
+#: Number of the thread that forwards in a container.
+_WORKER = 1
+#: Room for what a tunnel puts around a frame.
+_AROUND = 100
+
+
+class Topology:
+    """The tester's two ports and no others; base of those with more."""
+
+    def __init__(self, dut: Dut, *, redirects: bool) -> None:
+        """`redirects`: the forwarder transmits by XDP redirect."""
+        self._dut = dut
+        self._redirects = redirects
+
+    def missing(self) -> str | None:
+        """None, or what it lacks on this machine."""
+        return None
+
+    def links(self) -> list[Port]:
+        """Makes further ports of the kernel, before the daemon starts."""
+        return []
+
+    def ports(self) -> list[OvsPort]:
+        """Ports that Open vSwitch makes itself."""
+        return []
+
+    def connect(self, ovs: Ovs) -> None:
+        """What is done once the daemon has its ports."""
+
+    def remove(self) -> None:
+        """All that it made, when the daemon has ended; also after a crash, and twice."""
+
+
+class Containers(Topology):
+    """Each on two veth pairs."""
+
+    def links(self) -> list[Port]:
+        """The forwarder's ends of them."""
+        return add_veths(self._dut, redirected=self._redirects)
+
+    def remove(self) -> None:
+        """The containers' links."""
+        remove_pods(self._dut)
+
+
+class Taps(Topology):
+    """Each with two tap devices of Open vSwitch, which are moved there (as ADD_INT of its system tests does)."""
+
+    def ports(self) -> list[OvsPort]:
+        """Internal ports, which are tap devices of the userspace datapath."""
+        return [(name, ["type=internal"]) for pair in port_names(self._dut) for name in pair]
+
+    def connect(self, ovs: Ovs) -> None:
+        """Into the containers."""
+        mtu = str(mtu_of(self._dut))
+        for pod, names in pods_of(self._dut):
+            for name in names:
+                self._dut.host.run(["ip", "link", "set", name, "mtu", mtu, "netns", pod.netns])
+                offloads_off(pod, name)
+            join(pod, names)
+
+    def remove(self) -> None:
+        """The devices have gone with the daemon."""
+        remove_pods(self._dut)
+
+
+class VhostUser(Topology):
+    """Each is a testpmd with two virtio-user ports; Open vSwitch has DPDK's vhost library."""
+
+    def missing(self) -> str | None:
+        """The program in them."""
+        if self._dut.host.exists(PROGRAM):
+            return None
+        return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
+
+    def ports(self) -> list[OvsPort]:
+        """Clients of the programs' sockets."""
+        return [
+            (name, ["type=dpdkvhostuserclient", f"options:vhost-server-path={self._socket(name)}"])
+            for pair in port_names(self._dut)
+            for name in pair
+        ]
+
+    def connect(self, ovs: Ovs) -> None:
+        """Starts the programs, on CPUs that keep house, and waits until they forward."""
+        cpus = self._dut.layout.housekeeping or (self._dut.layout.forwarder,)
+        for number, (pod, names) in enumerate(pods_of(self._dut)):
+            cpu = cpus[-1 - number % len(cpus)]
+            devices = [
+                f"--vdev=net_virtio_user{index},path={self._socket(name)},server=1,queues=1"
+                for index, name in enumerate(names)
+            ]
+            eal = [f"--lcores=0@{cpu},{_WORKER}@{cpu}", "--no-pci", "--no-huge", "-m", MEMORY_MIB, "--no-telemetry"]
+            prefix = f"--file-prefix=xdplab{os.getpid()}-pod{number}"
+            forwarding = ["--forward-mode=io", "--auto-start", "--total-num-mbufs=32768", "--no-mlockall"]
+            running = pod.start(
+                [PROGRAM, *eal, prefix, *devices, "--", *forwarding],
+                log=self._dut.rundir / f"pod{number}.log",
+                cpus=(cpu,),
+                hold_stdin=True,  # it ends when it reads the end of its standard input
+                env={"RUNTIME_DIRECTORY": str(self._dut.rundir)},
+            )
+            name = f"dpdk-testpmd of container {number + 1}"
+            ovs.belongs(name, running)
+            wait_until(
+                partial(forwards, pod, running.pid, _WORKER), 20.0, f"{ovs.name}: the forwarding thread of {name}"
+            )
+        ends = [name for pair in port_names(self._dut) for name in pair]
+        wait_until(
+            lambda: all(ovs.interfaces("link_state").get(name) == "up" for name in ends),
+            20.0,
+            f"{ovs.name}: links of all virtio-user ports",
+        )
+
+    def _socket(self, name: str) -> Path:
+        return self._dut.rundir / f"{name}.sock"
+
+
+class TunnelLink(Topology):
+    """Two ends of a tunnel, each with an address of the bridge, and a veth pair that the tunnel's frames go over."""
+
+    def links(self) -> list[Port]:
+        """Both ends of the pair."""
+        first, second = LINKS
+        here = add_veth(self._dut, first, second, longer=_AROUND)
+        mac = self._dut.host.read(f"/sys/class/net/{second}/address").strip()
+        return [here, replace(here, role=second, ifname=second, mac=mac)]
+
+    def ports(self) -> list[OvsPort]:
+        """Of the tunnel."""
+        kind = self._dut.pipeline.kind.removesuffix("-link")
+        return [
+            (name, [f"type={kind}", f"options:key={VNI}", f"options:local_ip={here}", f"options:remote_ip={there}"])
+            for name, here, there in zip(TUNNELS, TUNNEL_ENDS, reversed(TUNNEL_ENDS), strict=True)
+        ]
+
+    def connect(self, ovs: Ovs) -> None:
+        """Addresses of the bridge, and a route and a neighbour for each."""
+        for address in TUNNEL_ENDS:
+            ovs.host.run(["ip", "address", "add", f"{address}/32", "dev", BRIDGE])
+        ovs.host.run(["ip", "link", "set", BRIDGE, "up"])
+        mac = ovs.host.read(f"/sys/class/net/{BRIDGE}/address").strip()
+        for address in TUNNEL_ENDS:
+            wait_until(partial(route_added, ovs, address), 5.0, f"{ovs.name}: a route to {address}")
+            ovs.control("tnl/neigh/set", BRIDGE, address, mac)
+
+    def remove(self) -> None:
+        """The pair."""
+        self._dut.host.run(["ip", "link", "delete", LINKS[0]], check=False)
+
+
+def topology_of(dut: Dut, *, redirects: bool) -> Topology:
+    """What a pipeline needs."""
+    kinds: dict[str, type[Topology]] = {
+        "containers": Containers,
+        "taps": Taps,
+        "vhost-user": VhostUser,
+        "vxlan-link": TunnelLink,
+        "geneve-link": TunnelLink,
+    }
+    return kinds.get(dut.pipeline.kind, Topology)(dut, redirects=redirects)

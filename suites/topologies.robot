@@ -37,6 +37,7 @@ ${REPETITIONS}    ${EMPTY}
 Nothing In Between    cross
 One Container    containers:1
 Four Containers    containers:4
+An AF_XDP Program Without Privileges    af-xdp-apps:1
 A Container On Tap Devices    taps:1
 A Container On vhost-user    vhost-user:1
 A VXLAN Tunnel    vxlan-link

@@ -2,12 +2,14 @@
 """Ports that vanish, go down or change under a socket; signals, kill -9. What was counted is told in any case."""
 
 import json
+import pathlib
+import re
 import signal
 import subprocess
 import time
 
 import pytest
-from conftest import config, net_up, sh, stream, xdpgen
+from conftest import clean, config, counts, net_up, only, sh, stream, xdpgen
 from xsk import SOCKETS, frames, xsk
 
 SOME = pytest.mark.parametrize(
@@ -209,6 +211,20 @@ def test_one_port_that_takes_nothing_does_not_hold_up_the_other(dammed):
     assert done["tx_stuck"] == ["a0"]
     assert dam["skipped"] > 0 and open_way["skipped"] == 0
     assert open_way["sent"] == open_way["intended"] == 400
+
+
+def test_without_privileges_it_forwards_and_takes_its_programs_off(middle):
+    with xsk(middle, "b", "forward", "b0", "b1", unprivileged=True, wait="poll") as forwarder:
+        status = pathlib.Path(f"/proc/{forwarder.process.pid}/status").read_text()
+        result = xdpgen(config([middle.port("a0", rx="tc"), middle.port("c0", rx="tc")], stream(pps=1000.0)))
+        done = forwarder.finish()
+    found = dict(re.findall(r"^(\w+):\s+(.*)$", status, re.M))
+    assert set(found["Uid"].split() + found["Gid"].split()) == {"65534"}
+    assert int(found["CapEff"], 16) == int(found["CapPrm"], 16) == 0
+    assert (found["Groups"], found["NoNewPrivs"]) == ("", "1")
+    assert counts(only(result)) == clean(100)
+    assert done["error"] is None
+    assert middle.is_clean("b0", "b1")
 
 
 def test_kill_9_leaves_nothing(middle):

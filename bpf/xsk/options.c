@@ -132,6 +132,8 @@ static const struct field fields[] = {
 	  .help = "scheduling policy of the threads" },
 	{ INT(priority, 1, 99), .help = "real-time priority" },
 	{ BOOL(mlock), .help = "lock all memory" },
+	{ BOOL(unprivileged),
+	  .help = "give up root and all capabilities once everything is open" },
 	{ INT(dma_latency_us, 0, 1000000), .nullable = true,
 	  .help = "/dev/cpu_dma_latency; null: leave it" },
 };

@@ -77,6 +77,7 @@ struct options {
 	int policy;
 	long long priority;
 	bool mlock;
+	bool unprivileged;
 	long long dma_latency_us; /* -1 = leave */
 };
 

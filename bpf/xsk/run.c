@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include "util.h"
 #include "watch.h"
+
+/* The kernel's number for who has no rights (Documentation/admin-guide/sysctl/
+ * fs.rst, overflowuid).
+ */
+#define NOBODY 65534
 
 static int hold_dma_latency(struct run *run)
 {
@@ -35,6 +44,31 @@ static int lock_memory(struct run *run)
 			    "cannot lock memory: mlock: %s: raise ulimit -l",
 			    explain(-errno));
 	run->mlocked = true;
+	return 0;
+}
+
+/* Sockets, rings and the link of the XDP program are open: to use and to close
+ * them takes no privilege.
+ */
+static int give_up_privileges(const struct run *run)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+
+	if (!run->opt.unprivileged)
+		return 0;
+	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
+	    setresuid(NOBODY, NOBODY, NOBODY) ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    syscall(SYS_capget, &head, caps))
+		return fail(-errno, "cannot give up privileges: %s",
+			    explain(-errno));
+	if (caps[0].effective | caps[1].effective | caps[0].permitted |
+	    caps[1].permitted)
+		return fail(-EPERM, "cannot give up privileges: capabilities "
+				    "are left");
 	return 0;
 }
 
@@ -127,6 +161,7 @@ int run_start(struct run *run)
 {
 	int i, err = 0;
 
+	err = give_up_privileges(run);
 	run->started_ns = now_ns();
 	for (i = 0; !err && i < run->num_workers; i++)
 		err = worker_start(&run->workers[i]);

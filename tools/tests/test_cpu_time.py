@@ -241,6 +241,18 @@ def test_the_picture_names_those_that_another_is_known_to_undercut_in_both() -> 
     assert {name for name, _, _ in drawn(*noisy)} & {"OVS on AF_PACKET", "OVS on AF_PACKET, undercut in both"} == set()
 
 
+def test_what_lost_its_median_frame_has_no_place_in_the_picture() -> None:
+    run = read([*planted(OVS, 10), *planted(XDP, 0.5), *planted(PACKET, 4)])
+    assert price_charts(run.method, run.points)
+    lost = [
+        point.model_copy(update={"measured": {**point.measured, "p50_us": replaced}})
+        for point in run.points
+        if (replaced := point.measured["p50_us"].model_copy(update={"value": float("inf"), "high": float("inf")}))
+    ]
+    assert price_charts(run.method, lost) == []
+    assert price_charts(run.method, [*run.points[:2], lost[2]]) == []
+
+
 def test_what_is_not_known_competes_with_nobody() -> None:
     run = read([*planted(OVS, 10), *planted(XDP, 0.5, softirq_s=None, unknown="it is hidden"), *planted(PACKET, 4)])
     row = {each["forwarder"]: each for each in rows_of(run.method, run.points)}["xdp"]

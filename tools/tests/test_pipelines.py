@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines as text, as plans, as tables; the answer by work."""
 
+import re
 from dataclasses import replace
 from ipaddress import IPv4Network, ip_network
 from types import SimpleNamespace
@@ -17,11 +18,13 @@ from xdplab.analysis import answer, summarise
 from xdplab.forwarders import work
 from xdplab.forwarders.kernel.router import LinuxRouter, RouterOptions, _Router, _rules
 from xdplab.forwarders.ovs.daemon import BRIDGE
-from xdplab.forwarders.ovs.options import OvsOptions
-from xdplab.forwarders.ovs.pipelines import route_added, tables
+from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk, OvsForwarder
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions
+from xdplab.forwarders.ovs.pipelines import TUNNEL_ENDS, route_added, tables
 from xdplab.model import InputError, Pipeline, StreamSpec, Unsupported, XdplabError
-from xdplab.model.pipeline import KINDS
+from xdplab.model.pipeline import KINDS, TOPOLOGIES, WITH_PODS
 from xdplab.runner import make_plan
+from xdplab.runner.refusals import _of_work
 from xdplab.testbed import TesterPorts
 from xdplab.testers import make_tester
 from xdplab.testers.headers import headers_of
@@ -30,7 +33,20 @@ POINT: dict[str, Any] = {"forwarder": "ovs-afxdp", "path": "through", "knobs": {
 
 
 @pytest.mark.parametrize(
-    "text", ["cross", "bridge", "route:1", "route:100000", "acl:10", "acl:100x8", "acl:64x64", "nat"]
+    "text",
+    [
+        "cross",
+        "bridge",
+        "route:1",
+        "route:100000",
+        "acl:10",
+        "acl:100x8",
+        "acl:64x64",
+        "nat",
+        "containers:8",
+        "vhost-user:1",
+        "vxlan-link",
+    ],
 )
 def test_a_pipeline_is_written_as_it_is_read(text: str) -> None:
     assert TEXT.dump_python(TEXT.validate_python(text)) == text
@@ -46,6 +62,9 @@ def test_a_pipeline_is_written_as_it_is_read(text: str) -> None:
         ("acl:0", "acl:N takes 1 to 10000"),
         ("acl:4x5", "no more than rules"),
         ("acl:100x65", "1 to 64 masks"),
+        ("containers:9", "containers:N takes 1 to 8"),
+        ("containers:2x2", "containers takes one number"),
+        ("geneve-link:2", "geneve-link takes no number"),
         ("", "a pipeline is expected: cross, bridge"),
         (5, "a pipeline is expected"),
     ],
@@ -118,13 +137,65 @@ def test_a_routing_table_has_its_prefixes_and_one_takes_the_traffic() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_open_vswitch_is_given_every_pipeline(kind: str) -> None:
-    asked = dut({"route": "route:7", "acl": "acl:9x3"}.get(kind, kind))
-    made = tables(asked, ("p0", "p1"), OvsOptions())
+    asked = dut({"route": "route:7", "acl": "acl:9x3"}.get(kind, f"{kind}:2" if kind in WITH_PODS else kind))
+    further = ["p1a", "p1b", "p2a", "p2b"] if kind in TOPOLOGIES else []
+    made = tables(asked, ("p0", "p1"), OvsOptions(), further)
     marked = [rule for rule in made.flows if "cookie=1," in rule or "cookie=2," in rule]
     expected = {"cross": 0, "conntrack": 3, "nat": 3}
     assert len(marked) == expected.get(kind, 2)
-    assert len(made.flows) == {"route": 15, "acl": 18 + 3, "vxlan": 4, "conntrack": 7, "nat": 7}.get(kind, 2)
+    other = 4 + 4 if kind.endswith("-link") else 2 * 3 if kind in WITH_PODS else 2
+    assert len(made.flows) == {"route": 15, "acl": 18 + 3, "vxlan": 4, "conntrack": 7, "nat": 7}.get(kind, other)
     assert (len(made.groups), len(made.meters)) == (2 * (kind == "group"), int(kind == "meter"))
+
+
+@pytest.mark.parametrize("way", [("p0", "p1"), ("p1", "p0")])
+def test_frames_pass_all_containers_on_their_way_and_the_first_rule_of_each_direction_counts(
+    way: tuple[str, str],
+) -> None:
+    inside = ["p1a", "p1b", "p2a", "p2b", "p3a", "p3b"]
+    rules = tables(dut("containers:3"), ("p0", "p1"), OvsOptions(), inside).flows
+    out = dict(re.findall(r"in_port=(\w+),actions=output:(\w+)", "\n".join(rules)))
+    other = {a: b for pair in zip(inside[::2], inside[1::2], strict=True) for a, b in (pair, pair[::-1])}
+    at, last, passed = way[0], way[1], []
+    while (at := out[at]) != last:
+        passed.append(at)
+        at = other[at]
+    assert passed == (inside[::2] if way[0] == "p0" else inside[::-1][::2])
+    assert [rule for rule in rules if rule.startswith("cookie=1,")] == ["cookie=1,in_port=p0,actions=output:p1a"]
+    assert [rule for rule in rules if rule.startswith("cookie=2,")] == ["cookie=2,in_port=p1,actions=output:p3b"]
+
+
+def test_what_an_end_of_a_tunnel_sends_leaves_by_its_own_link_and_comes_in_by_the_other() -> None:
+    rules = tables(dut("geneve-link"), ("p0", "p1"), OvsOptions(), ["u1", "u2", "t1", "t2"]).flows
+    here, there = TUNNEL_ENDS
+    for source, target, by, at in ((here, there, "u1", "u2"), (there, here, "u2", "u1")):
+        outer = f"udp,nw_src={source},nw_dst={target},tp_dst=6081"
+        assert f"in_port=LOCAL,{outer},actions=output:{by}" in rules
+        assert f"in_port={at},{outer},actions=output:LOCAL" in rules
+
+
+def test_containers_are_of_the_testbed_that_builds_its_hosts() -> None:
+    asked = dut("taps:2")
+    reason = _of_work(
+        SimpleNamespace(), SimpleNamespace(), OvsAfxdp(OvsAfxdpOptions()), asked, SimpleNamespace(trex=None)
+    )  # type: ignore[arg-type]
+    assert (reason or "").startswith("pipeline taps:2: containers are namespaces of this machine")
+
+
+def test_dpdk_that_counts_its_memory_wrongly_is_refused_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OvsForwarder, "supported", lambda self, dut: None)
+    version = {"version": "ovs-vswitchd (Open vSwitch) 3.1.0 DPDK 22.11.1"}
+    monkeypatch.setattr("xdplab.forwarders.ovs.forwarder.build_facts", lambda host, build: version)
+    monkeypatch.setattr(OvsDpdk, "build", lambda self, host: None)
+
+    def refused(pipeline: str, **options: Any) -> bool:
+        return "takes its UMEM for smaller" in (OvsDpdk(OvsDpdkOptions(**options)).supported(dut(pipeline)) or "")
+
+    assert [refused(each) for each in ("taps:1", "vhost-user:1", "containers:1", "cross")] == [True, True, False, False]
+    assert not refused("taps:1", hugepages=True)
+    assert not refused("taps:1", port="af_packet")
+    version["version"] = "ovs-vswitchd (Open vSwitch) 3.5.0 DPDK 24.11.2"
+    assert not refused("taps:1")
 
 
 def test_options_that_make_other_rules_are_not_dropped_in_silence() -> None:

@@ -45,6 +45,9 @@ def test_changes_are_seen_to_have_happened_and_it_works_behind_them(
     (one,) = found["rules"].by_repetition
     assert (one.value("installed_per_s") or 0) > 0
     assert (one.value("removed_per_s") or 0) > 0
+    if "port-added" in found:
+        (one,) = found["port-added"].by_repetition
+        assert 100 < (one.value("first_frame_us") or 0) < 5e6
 
 
 def test_new_flows_are_new_connections_of_a_firewall(results: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_trial_whose_traffic_began_behind_the_change_is_taken_again_and_not_jo
     session = Late([0.0] * 2, [100.0, 0.0])
     carry_out.with_change(session, asked.model_copy(update={"duration_s": 3.0}), "port-added", 1)
     assert (session.undone, session.journaled) == (2, 1)
-    assert session.figures["steps"] == {"added": {"count": 1, "s": 0.25}}
+    assert session.figures.journaled()["steps"] == {"added": {"count": 1, "s": 0.25}}
 
 
 def test_a_round_that_would_end_behind_the_traffic_is_not_begun() -> None:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes that a forwarder carries out while frames run through it (method `changes`)."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
+from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
+from xdplab import hosts
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.hosts import Host
+from xdplab.model import PointFailed
 from xdplab.testbed import Port
 
 Kind = Literal["rules", "rule-stream", "hit-rule", "port-added", "queue-added", "restart", "new-flows"]
@@ -20,6 +24,14 @@ SPARE = IPv4Network("100.64.0.0/10")
 MOST_RULES = 1 << 20
 #: A port that is added, and its other end.
 SPARE_LINKS = ("xdplab-p", "xdplab-q")
+#: Step that ends with the first frame that an added port takes.
+FIRST_FRAME = "first frame"
+_PROBE = FilePath(hosts.__file__).with_name("frame_probe.py")
+#: A frame between stations of documentation (RFC 7042 section 2.1.2), of a type for experiments (IEEE 802).
+_MARK = b"xdplab first frame"
+_FRAME = bytes.fromhex("00005e00530100005e00530288b5") + _MARK.ljust(46, b"\0")
+#: From one to the next, and how long they and the probe may take.
+_EVERY_S, _BOUNCED_S, _READY_S = 0.001, 5.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -105,10 +117,50 @@ def add_spare_link(host: Host, like: Port) -> Port:
     return replace(like, role="spare", ifname=name, mac=mac)
 
 
-def port_change(host: Host, add: Callable[[], None], remove: Callable[[], None], there: Callable[[], int]) -> Change:
+class Bounced:
+    """Frames that go into the spare port by its other end, which a switch that knows the port sends back."""
+
+    def __init__(self, dut: Dut) -> None:
+        host = dut.host
+        argv = [host.python, "-I", "-S", host.program(_PROBE), SPARE_LINKS[1], _MARK.hex()]
+        self._probe = host.converse(argv, log=dut.rundir / "bounced.log")
+        if self._next(_READY_S) != "ready":
+            raise PointFailed(f"no probe at {SPARE_LINKS[1]}: {' | '.join(self._probe.log_tail(2))}")
+
+    def first_s(self, since_s: float) -> float:
+        """From a time of `time.monotonic` to when the first came back; one is sent every millisecond.
+
+        Raises:
+            PointFailed: none comes back.
+        """
+        while time.monotonic() < since_s + _BOUNCED_S:
+            self._probe.send(_FRAME.hex())
+            if self._next(_EVERY_S):
+                return time.monotonic() - since_s
+        raise PointFailed(f"no frame came back from the port that was added within {_BOUNCED_S:g} s")
+
+    def end(self) -> None:
+        """Nothing is sent any more."""
+        self._probe.stop()
+
+    def _next(self, timeout_s: float) -> str | None:
+        try:
+            return self._probe.receive(timeout_s)
+        except EOFError:
+            raise PointFailed(f"the probe at {SPARE_LINKS[1]} ended: {self._probe.log_tail(2)}") from None
+
+
+def port_change(
+    host: Host,
+    add: Callable[[], None],
+    remove: Callable[[], None],
+    there: Callable[[], int],
+    between: Sequence[Step] = (),
+) -> Change:
     """The spare port comes and goes: `add` and `remove` tell the switch, `there` counts what it has more than before.
 
-    `remove` must be no error where there is nothing to remove: it is how the change is undone, too.
+    `remove` must be no error where there is nothing to remove: it is how the change is undone, too. `between` are steps
+    with the port there.
     """
 
     def undo() -> None:
@@ -117,8 +169,11 @@ def port_change(host: Host, add: Callable[[], None], remove: Callable[[], None],
         finally:
             remove_spare_link(host)
 
-    ways = (("added", add, 1), ("removed", remove, 0))
-    return Change([Step(way, 1, act, count_differs("added ports", left, there)) for way, act, left in ways], undo)
+    added, removed = (
+        Step(way, 1, act, count_differs("added ports", left, there))
+        for way, act, left in (("added", add, 1), ("removed", remove, 0))
+    )
+    return Change([added, *between, removed], undo)
 
 
 def remove_spare_link(host: Host) -> None:

@@ -1,26 +1,93 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Containers in the path: network namespaces, in each of which the kernel's bridge passes on what comes in."""
+"""Containers in the path: network namespaces, each of which passes on what comes in by one of its two ports."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from xdplab.forwarders.base import Dut
-from xdplab.hosts import Host, NetnsHost
+from xdplab.forwarders.process import EventProcess, built, how_it_ended, why_not_built
+from xdplab.hosts import Host, NetnsHost, Running
 from xdplab.hosts.kernel import link_mtu, offloads_off
 from xdplab.testbed import Port
 
+#: In which containers are on veth pairs.
+ON_VETH = ("containers", "af-xdp-apps")
 #: Of the bridge in each container.
 _INSIDE = "xdplab-pod"
 
 
-def port_names(dut: Dut) -> list[tuple[str, str]]:
-    """Of each container the forwarder's ends of its two links; the ends inside have the same names."""
-    return [(f"xdplab-p{number}a", f"xdplab-p{number}b") for number in range(1, dut.pipeline.pods + 1)]
+class Pods:
+    """Those of a pipeline, from before a forwarder has its ports until after its end."""
 
+    def __init__(self, dut: Dut) -> None:
+        self._dut = dut
+        #: Each with the forwarder's ends of its two links; the ends inside have the same names.
+        self.each: list[tuple[NetnsHost, tuple[str, str]]] = [
+            (pod, (f"xdplab-p{number}a", f"xdplab-p{number}b"))
+            for number, pod in enumerate(dut.pods[: dut.pipeline.pods], start=1)
+        ]
+        #: What runs in them, by name.
+        self.programs: dict[str, Running] = {}
 
-def pods_of(dut: Dut) -> list[tuple[NetnsHost, tuple[str, str]]]:
-    """The containers that frames pass, and their ports."""
-    return list(zip(dut.pods[: dut.pipeline.pods], port_names(dut), strict=True))
+    @property
+    def names(self) -> list[str]:
+        """Of all ports, in the order in which frames pass them."""
+        return [name for _, names in self.each for name in names]
+
+    def missing(self) -> str | None:
+        """None, or which program they lack."""
+        return why_not_built("xsk") if self._dut.pipeline.kind == "af-xdp-apps" else None
+
+    def add_links(self) -> list[Port]:
+        """Two veth pairs to each; the forwarder's ports."""
+        return [add_veth(self._dut, name, name, pod) for pod, names in self.each for name in names]
+
+    def fill(self, *, redirected: bool = False) -> None:
+        """What passes frames on in each. `redirected`: they come by XDP redirect, and NAPI has to take them.
+
+        Raises:
+            PointFailed: a program does not come up.
+        """
+        for number, (pod, names) in enumerate(self.each):
+            if self._dut.pipeline.kind == "af-xdp-apps":
+                self._start_application(number)
+                continue
+            for name in names if redirected else ():
+                pod.run(["ethtool", "-K", name, "gro", "on"])
+            join(pod, names)
+
+    def cpu(self, number: int) -> int:
+        """Of a program in one: a CPU that keeps house, which is the tester's where there are two."""
+        cpus = self._dut.layout.housekeeping or (self._dut.layout.forwarder,)
+        return cpus[-1 - number % len(cpus)]
+
+    def ended(self) -> str | None:
+        """None, or which program ended how."""
+        return next(filter(None, (how_it_ended(name, each) for name, each in self.programs.items())), None)
+
+    def remove(self) -> None:
+        """All of it; also what was not made, and twice."""
+        for program in self.programs.values():
+            program.stop()
+        for pod, names in self.each:
+            for name in names:
+                self._dut.host.run(["ip", "link", "delete", name], check=False)
+            pod.run(["ip", "link", "delete", _INSIDE], check=False)
+
+    def _start_application(self, number: int) -> None:
+        """An AF_XDP program, which gives up its privileges and sleeps without frames."""
+        (pod, names), name = self.each[number], f"xsk of container {number + 1}"
+        output, cpu = self._dut.rundir / f"pod{number}.out", self.cpu(number)
+        asked = {"role": "forward", "ports": [{"ifname": each} for each in names], "wait": "poll", "unprivileged": True}
+        running = self.programs[name] = pod.start(
+            [built("xsk", pod), "-"],
+            stdin=json.dumps({**asked, "cpus": [cpu]}),
+            stdout=output,
+            log=self._dut.rundir / f"pod{number}.log",
+            cpus=(cpu,),
+        )
+        EventProcess(name, "xsk", self._dut, running, output).until_ready(10.0)
 
 
 def hops(ends: Sequence[str]) -> list[tuple[str, str]]:
@@ -55,31 +122,9 @@ def mtu_of(dut: Dut) -> int:
     return link_mtu(dut.host, port.ifname) if port.in_kernel else port.mtu
 
 
-def add_veths(dut: Dut, *, redirected: bool) -> list[Port]:
-    """Each container on two of them; the forwarder's ports, in the order in which frames pass them.
-
-    `redirected`: the forwarder transmits by XDP redirect, for which the ends inside need NAPI.
-    """
-    ports = []
-    for pod, names in pods_of(dut):
-        ports += [add_veth(dut, name, name, pod) for name in names]
-        for name in names if redirected else ():
-            pod.run(["ethtool", "-K", name, "gro", "on"])
-        join(pod, names)
-    return ports
-
-
 def join(pod: Host, names: Sequence[str]) -> None:
-    """What comes into a container by one of its ports leaves by the other."""
+    """A bridge in a container: what comes in by one of its ports leaves by the other."""
     lines = [f"link add {_INSIDE} type bridge mcast_snooping 0"]
     for name in names:
         lines += [f"link set {name} master {_INSIDE} up", f"link set {name} type bridge_slave learning off"]
     pod.run(["ip", "-batch", "-"], stdin="\n".join([*lines, f"link set {_INSIDE} up"]) + "\n")
-
-
-def remove_pods(dut: Dut) -> None:
-    """All links of containers, and what `join` made; also of those that were not made."""
-    for pod, names in pods_of(dut):
-        for name in names:
-            dut.host.run(["ip", "link", "delete", name], check=False)
-        pod.run(["ip", "link", "delete", _INSIDE], check=False)

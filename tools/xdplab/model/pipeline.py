@@ -12,7 +12,7 @@ from xdplab.model.errors import meant
 
 Kind = Literal[
     "cross", "bridge", "vlan", "vxlan", "meter", "mirror", "group", "route", "acl", "conntrack", "nat",
-    "containers", "taps", "vhost-user", "vxlan-link", "geneve-link",
+    "containers", "af-xdp-apps", "taps", "vhost-user", "vxlan-link", "geneve-link",
 ]  # fmt: skip
 #: Kind -> what it does. Those of `SIZED` take a number.
 KINDS: dict[str, str] = {
@@ -29,13 +29,14 @@ KINDS: dict[str, str] = {
     "conntrack": "`route` behind a stateful firewall: connections are opened from the tester's side only",
     "nat": "`conntrack` with the source address of the tester's side translated to one",
     "containers": "`cross` by way of N containers, one after another, each on two veth pairs",
-    "taps": "the same, where each has two tap devices of the switch",
-    "vhost-user": "the same, where each is a program on two virtio-user ports, as a virtual machine has them",
+    "af-xdp-apps": "the same, where in each an AF_XDP program without privileges passes frames on, not the kernel",
+    "taps": "`containers`, where each has two tap devices of the switch",
+    "vhost-user": "`containers`, where each is a program on two virtio-user ports, as a virtual machine has them",
     "vxlan-link": "`cross` through two ends of a VXLAN tunnel (RFC 7348), with a link between them",
     "geneve-link": "the same with Geneve (RFC 8926)",
 }
 #: Those with containers in the path.
-WITH_PODS = ("containers", "taps", "vhost-user")
+WITH_PODS = ("containers", "af-xdp-apps", "taps", "vhost-user")
 #: Those in which frames cross the switch more than once, and leave it as they came.
 TOPOLOGIES = (*WITH_PODS, "vxlan-link", "geneve-link")
 #: Kind -> the most rules of it, or containers.

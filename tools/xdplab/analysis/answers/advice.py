@@ -13,6 +13,7 @@ from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model, RunRecord
 from xdplab.model.digits import number, percent
+from xdplab.model.pipeline import TOPOLOGIES
 
 #: With two of them the answer says it all.
 _FEWEST = 3
@@ -44,7 +45,7 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
     chosen = [(figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key])]
     wheres = _wheres(measured) if len(settings) > 1 else {}
     contenders = [Contender(each, figure, each.plain_name, _goal(figure, each, wheres)) for figure, each in chosen]
-    switches = {title for title, pipelines in run.pipelines.items() if len(pipelines) > 1}
+    switches = {title for title, pipelines in run.pipelines.items() if {*pipelines} - {"cross", *TOPOLOGIES}}
     among = [each for each in contenders if run.points[each.point.point_id].forwarder.title in switches]
     if len(among) < len(contenders):
         contenders += [replace(each, where=f"{each.where}, among switches") for each in among]

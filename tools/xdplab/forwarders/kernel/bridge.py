@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Counting, Dut, NoOptions
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing, add_spare_link, port_change
-from xdplab.forwarders.pods import add_veths, hops, remove_pods
+from xdplab.forwarders.pods import ON_VETH, Pods, hops
 from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
@@ -20,7 +20,11 @@ _TUNNEL = "xdplab-vxlan"
 
 
 class _Bridge(Instance):
-    """One over the ports of a DUT."""
+    """One over the ports of a DUT, or one on each side of a container."""
+
+    def __init__(self, dut: Dut) -> None:
+        super().__init__(dut)
+        self._pods = Pods(dut)
 
     def start(self) -> None:
         """`cross`, and a tunnel: a bridge without learning floods every frame, which with two ports is forwarding.
@@ -56,7 +60,7 @@ class _Bridge(Instance):
         host = self.dut.host
         for bridge in _BRIDGES[: self.dut.pipeline.pods + 1]:
             host.run(["ip", "link", "delete", bridge], check=False)
-        remove_pods(self.dut)
+        self._pods.remove()
         if self.dut.pipeline.kind == "vxlan":
             _, there = sides(self.dut)
             host.run(["ip", "link", "delete", _TUNNEL], check=False)
@@ -69,8 +73,13 @@ class _Bridge(Instance):
             return [(ports[0], self._tunnel())]
         if not self.dut.pipeline.pods:
             return [ports]
-        inner = [port.ifname for port in add_veths(self.dut, redirected=False)]
-        return hops([ports[0], *inner, ports[1]])
+        self._pods.add_links()
+        self._pods.fill()
+        return hops([ports[0], *self._pods.names, ports[1]])
+
+    def ended(self) -> str | None:
+        """Whether a program in a container ended."""
+        return self._pods.ended()
 
     def _tunnel(self) -> str:
         """The device that stands for the other side; it learns nothing and asks for no address."""
@@ -100,13 +109,13 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
     plain: ClassVar[str] = "Linux bridge"
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
     changes: ClassVar[tuple[str, ...]] = ("port-added",)
-    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan", "containers")
+    pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan", *ON_VETH)
 
     def supported(self, dut: Dut) -> str | None:
-        """A tunnel gives a port an address, which goes with a namespace of the run."""
+        """Programs of containers are built; a tunnel's address goes with a namespace of the run."""
         if dut.pipeline.kind == "vxlan" and any(port.lasting for port in dut.ports):
             return "linux-bridge: a tunnel takes routes of a whole host, which only a namespace of the run loses again"
-        return None
+        return Pods(dut).missing()
 
     def start(self, dut: Dut) -> None:
         """The bridge."""

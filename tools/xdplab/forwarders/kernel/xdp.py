@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import model_validator
 
 from xdplab.forwarders.base import Counting, Dut
+from xdplab.forwarders.pods import ON_VETH, Pods, hops
 from xdplab.forwarders.process import EventProcess, InstanceForwarder, built, by_hash, why_not_built
-from xdplab.hosts import Host
+from xdplab.hosts import Host, Running
 from xdplab.model import Model, NamesProgram
 
 
@@ -39,19 +40,51 @@ class XdpOptions(Model):
         return self
 
 
-class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
+class _Redirect(EventProcess):
+    """The program between the tester's ports; or that behind the first, and those behind each container."""
+
+    def __init__(self, dut: Dut, running: Running, output: Path, pods: Pods) -> None:
+        super().__init__("xdp", "xdpfwd", dut, running, output)
+        self._pods = pods
+        self._further: list[EventProcess] = []
+
+    def add(self, further: EventProcess) -> None:
+        """Another of them."""
+        self._further.append(further)
+        further.until_ready(5.0)
+
+    def answers(self) -> list[dict[str, Any]]:
+        """Counters of the one that has each of the tester's ports."""
+        return [each.ask(signal.SIGUSR1, 5.0, "its counters") for each in (self, *self._further[-1:])]
+
+    def ended(self) -> str | None:
+        """Which of them, or what is in a container."""
+        return next(
+            filter(None, (super().ended(), *(each.ended() for each in self._further), self._pods.ended())), None
+        )
+
+    def stop(self) -> None:
+        """All."""
+        for each in self._further:
+            each.stop()
+        super().stop()
+        self._pods.remove()
+
+
+class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
     """`bpf/xdpfwd`: redirect between the ports by a devmap; XDP_TX on `hairpin`; with `object` that program."""
 
     name: ClassVar[str] = "xdp"
     plain: ClassVar[str] = "XDP redirect"
     options_model: ClassVar[type[Model]] = XdpOptions
     redirects: bool = True
+    pipelines: ClassVar[tuple[str, ...]] = ("cross", *ON_VETH)
 
     def supported(self, dut: Dut) -> str | None:
         """The program must be built, and that of the user be there."""
         if self.options.object and not Path(self.options.object).is_file():
             return f"object={self.options.object}: there is no such file; `clang -O2 -g -target bpf -c` makes one"
-        return why_not_built("xdpfwd")
+        return why_not_built("xdpfwd") or Pods(dut).missing()
 
     def in_words(self) -> tuple[str, frozenset[str]]:
         """Whose program it is."""
@@ -64,21 +97,33 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
 
     def start(self, dut: Dut) -> None:
         """Attach and wait for the ready line."""
-        names = [f"--if{index}={port.ifname}" for index, port in enumerate(dut.ports)]
+        pods = Pods(dut)
+        pods.add_links()
+        ends = hops([dut.ports[0].ifname, *pods.names, dut.ports[-1].ifname])
         flags = ["--hairpin"] if dut.hairpin else []
         if self.options.object:
             flags.append(f"--object={dut.host.program(Path(self.options.object))}")
         if self.options.section:
             flags.append(f"--section={self.options.section}")
-        output = dut.rundir / "xdpfwd.out"
-        running = dut.host.start(
-            [built("xdpfwd", dut.host), *names, f"--mode={self.options.mode}", *flags],
-            log=dut.rundir / "xdpfwd.log",
-            stdout=output,
-            cpus=dut.layout.housekeeping,
-        )
-        self.instance = EventProcess(self.name, "xdpfwd", dut, running, output)
-        self.instance.until_ready(5.0)
+        for number, pair in enumerate(ends):
+            output = dut.rundir / f"xdpfwd{number}.out"
+            running = dut.host.start(
+                [
+                    built("xdpfwd", dut.host),
+                    *(f"--if{index}={ifname}" for index, ifname in enumerate(dict.fromkeys(pair))),
+                    f"--mode={self.options.mode}",
+                    *flags,
+                ],
+                log=dut.rundir / f"xdpfwd{number}.log",
+                stdout=output,
+                cpus=dut.layout.housekeeping,
+            )
+            if number:
+                self.instance.add(EventProcess(self.name, "xdpfwd", dut, running, output))
+            else:
+                self.instance = _Redirect(dut, running, output, pods)
+                self.instance.until_ready(5.0)
+        pods.fill(redirected=True)
 
     def pids(self) -> tuple[int, ...]:
         """Its frames are forwarded in softirqs, and not by the loader."""
@@ -86,10 +131,15 @@ class XdpForwarder(InstanceForwarder[XdpOptions, EventProcess], Counting):
 
     def counters(self) -> dict[str, Any]:
         """Port -> frames that came in (`rx`), that it sent on to the other port, and that this one did not take."""
-        answer = self.instance.ask(signal.SIGUSR1, 5.0, "its counters")
-        by_port = {name: values for name, values in answer.items() if isinstance(values, list)}
-        roles = [port.role for port in self.instance.dut.ports]
-        return {role: {name: values[i] for name, values in by_port.items()} for i, role in enumerate(roles)}
+        answers = self.instance.answers()
+        return {
+            port.role: {
+                name: values[i]
+                for name, values in answers[min(i, len(answers) - 1)].items()
+                if isinstance(values, list)
+            }
+            for i, port in enumerate(self.instance.dut.ports)
+        }
 
     def mode(self) -> dict[str, Any]:
         """Which program the kernel has loaded."""

@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Literal
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.changes import Change, Step, add_spare_link, count_differs, port_change, spare_addresses
+from xdplab.forwarders.changes import (
+    FIRST_FRAME,
+    Bounced,
+    Change,
+    Step,
+    add_spare_link,
+    count_differs,
+    port_change,
+    spare_addresses,
+)
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.readback import queues
@@ -18,6 +27,8 @@ from xdplab.model import PointFailed
 
 #: Of the rules that come and go: they stand above all others, and no frame of the traffic is theirs.
 _COOKIE, _PRIORITY = 0x5A, 40_000
+#: Number of a port that is added.
+_SPARE_PORT = 1000
 #: How long the daemon may take to show a port or a queue.
 _SEEN_S = 10.0
 
@@ -77,6 +88,9 @@ class OvsChanges:
         ovs, dut = self._ovs, self._ovs.dut
         spare = replace(dut, ports=(*dut.ports, add_spare_link(dut.host, dut.ports[0])))
         name, columns = self._interface(len(dut.ports), spare)
+        bounced, began_s = Bounced(dut), [0.0]
+        back = f"cookie={_COOKIE:#x},priority={_PRIORITY},in_port={_SPARE_PORT},actions=in_port"
+        ovs.add_flows([back])
 
         def there() -> int:
             if error := ovs.port_errors().get(name):
@@ -84,12 +98,22 @@ class OvsChanges:
             return int(isinstance(ovs.interfaces("ofport").get(name), int))
 
         def add() -> None:
-            ovs.vsctl("add-port", BRIDGE, name, "--", "set", "Interface", name, *columns)
+            began_s[0] = time.monotonic()
+            number = f"ofport_request={_SPARE_PORT}"
+            ovs.vsctl("add-port", BRIDGE, name, "--", "set", "Interface", name, number, *columns)
 
         def remove() -> None:
             ovs.vsctl("--if-exists", "del-port", BRIDGE, name)
 
-        return port_change(dut.host, add, remove, there)
+        first = Step(FIRST_FRAME, 1, lambda: bounced.first_s(began_s[0]), lambda: "")
+        change = port_change(dut.host, add, remove, there, [first])
+
+        def undo() -> None:
+            bounced.end()
+            self._remove_rules()
+            change.undo()
+
+        return replace(change, undo=undo)
 
     def _queue(self) -> Change:
         name = self._ovs.names[0]

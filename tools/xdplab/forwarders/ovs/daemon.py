@@ -39,6 +39,8 @@ class Ovs(Instance):
         self.build = build
         #: Of its ports, in the order of the DUT's.
         self.names: list[str] = []
+        #: Programs of others without which no frame comes through, by name.
+        self.beside: dict[str, Running] = {}
         self.lookups = LookupCounts()
         self._timeout_s = timeout_s
         self._processes: dict[str, Running] = {}
@@ -87,12 +89,9 @@ class Ovs(Instance):
             process.stop()
 
     def ended(self) -> str | None:
-        """Which of the two processes ended, and how."""
-        return next(filter(None, (how_it_ended(name, process) for name, process in self._processes.items())), None)
-
-    def belongs(self, name: str, process: Running) -> None:
-        """A program beside it, which ends with it, and whose end is its own."""
-        self._processes[name] = process
+        """Which process ended, and how."""
+        all_of_them = {**self._processes, **self.beside}
+        return next(filter(None, (how_it_ended(name, process) for name, process in all_of_them.items())), None)
 
     @property
     def pids(self) -> tuple[int, ...]:

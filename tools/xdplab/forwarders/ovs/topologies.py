@@ -13,7 +13,7 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.dpdk.testpmd import MEMORY_MIB, PROGRAM, forwards
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.pipelines import TUNNEL_ENDS, route_added
-from xdplab.forwarders.pods import add_veth, add_veths, join, mtu_of, pods_of, port_names, remove_pods
+from xdplab.forwarders.pods import ON_VETH, Pods, add_veth, join, mtu_of
 from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.work import VNI
 from xdplab.hosts.kernel import offloads_off
@@ -39,10 +39,11 @@ class Topology:
         """`redirects`: the forwarder transmits by XDP redirect."""
         self._dut = dut
         self._redirects = redirects
+        self._pods = Pods(dut)
 
     def missing(self) -> str | None:
         """None, or what it lacks on this machine."""
-        return None
+        return self._pods.missing()
 
     def links(self) -> list[Port]:
         """Makes further ports of the kernel, before the daemon starts."""
@@ -57,43 +58,41 @@ class Topology:
 
     def remove(self) -> None:
         """All that it made, when the daemon has ended; also after a crash, and twice."""
+        self._pods.remove()
 
 
-class Containers(Topology):
-    """Each on two veth pairs."""
+class OnVeth(Topology):
+    """Containers on two veth pairs each."""
 
     def links(self) -> list[Port]:
         """The forwarder's ends of them."""
-        return add_veths(self._dut, redirected=self._redirects)
+        return self._pods.add_links()
 
-    def remove(self) -> None:
-        """The containers' links."""
-        remove_pods(self._dut)
+    def connect(self, ovs: Ovs) -> None:
+        """What is in them."""
+        ovs.beside = self._pods.programs
+        self._pods.fill(redirected=self._redirects)
 
 
 class Taps(Topology):
-    """Each with two tap devices of Open vSwitch, which are moved there (as ADD_INT of its system tests does)."""
+    """Containers with two tap devices of Open vSwitch each, which are moved there (as ADD_INT of its system tests)."""
 
     def ports(self) -> list[OvsPort]:
         """Internal ports, which are tap devices of the userspace datapath."""
-        return [(name, ["type=internal"]) for pair in port_names(self._dut) for name in pair]
+        return [(name, ["type=internal"]) for name in self._pods.names]
 
     def connect(self, ovs: Ovs) -> None:
         """Into the containers."""
         mtu = str(mtu_of(self._dut))
-        for pod, names in pods_of(self._dut):
+        for pod, names in self._pods.each:
             for name in names:
                 self._dut.host.run(["ip", "link", "set", name, "mtu", mtu, "netns", pod.netns])
                 offloads_off(pod, name)
             join(pod, names)
 
-    def remove(self) -> None:
-        """The devices have gone with the daemon."""
-        remove_pods(self._dut)
-
 
 class VhostUser(Topology):
-    """Each is a testpmd with two virtio-user ports; Open vSwitch has DPDK's vhost library."""
+    """Containers with a testpmd on two virtio-user ports each; Open vSwitch has DPDK's vhost library."""
 
     def missing(self) -> str | None:
         """The program in them."""
@@ -105,37 +104,33 @@ class VhostUser(Topology):
         """Clients of the programs' sockets."""
         return [
             (name, ["type=dpdkvhostuserclient", f"options:vhost-server-path={self._socket(name)}"])
-            for pair in port_names(self._dut)
-            for name in pair
+            for name in self._pods.names
         ]
 
     def connect(self, ovs: Ovs) -> None:
-        """Starts the programs, on CPUs that keep house, and waits until they forward."""
-        cpus = self._dut.layout.housekeeping or (self._dut.layout.forwarder,)
-        for number, (pod, names) in enumerate(pods_of(self._dut)):
-            cpu = cpus[-1 - number % len(cpus)]
+        """Starts the programs, and waits until they forward."""
+        ovs.beside = self._pods.programs
+        for number, (pod, names) in enumerate(self._pods.each):
+            cpu, name = self._pods.cpu(number), f"dpdk-testpmd of container {number + 1}"
             devices = [
-                f"--vdev=net_virtio_user{index},path={self._socket(name)},server=1,queues=1"
-                for index, name in enumerate(names)
+                f"--vdev=net_virtio_user{index},path={self._socket(each)},server=1,queues=1"
+                for index, each in enumerate(names)
             ]
             eal = [f"--lcores=0@{cpu},{_WORKER}@{cpu}", "--no-pci", "--no-huge", "-m", MEMORY_MIB, "--no-telemetry"]
             prefix = f"--file-prefix=xdplab{os.getpid()}-pod{number}"
             forwarding = ["--forward-mode=io", "--auto-start", "--total-num-mbufs=32768", "--no-mlockall"]
-            running = pod.start(
+            running = self._pods.programs[name] = pod.start(
                 [PROGRAM, *eal, prefix, *devices, "--", *forwarding],
                 log=self._dut.rundir / f"pod{number}.log",
                 cpus=(cpu,),
                 hold_stdin=True,  # it ends when it reads the end of its standard input
                 env={"RUNTIME_DIRECTORY": str(self._dut.rundir)},
             )
-            name = f"dpdk-testpmd of container {number + 1}"
-            ovs.belongs(name, running)
             wait_until(
                 partial(forwards, pod, running.pid, _WORKER), 20.0, f"{ovs.name}: the forwarding thread of {name}"
             )
-        ends = [name for pair in port_names(self._dut) for name in pair]
         wait_until(
-            lambda: all(ovs.interfaces("link_state").get(name) == "up" for name in ends),
+            lambda: all(ovs.interfaces("link_state").get(name) == "up" for name in self._pods.names),
             20.0,
             f"{ovs.name}: links of all virtio-user ports",
         )
@@ -180,7 +175,7 @@ class TunnelLink(Topology):
 def topology_of(dut: Dut, *, redirects: bool) -> Topology:
     """What a pipeline needs."""
     kinds: dict[str, type[Topology]] = {
-        "containers": Containers,
+        **dict.fromkeys(ON_VETH, OnVeth),
         "taps": Taps,
         "vhost-user": VhostUser,
         "vxlan-link": TunnelLink,

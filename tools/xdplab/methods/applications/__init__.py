@@ -226,10 +226,10 @@ class Applications(CountingMethod[ApplicationsSpec]):
         return {key: value for key, value in super().values(record).items() if value is not None}
 
     def where(self, point: PointSummary) -> str:
-        """Its workload, and with what."""
+        """Its workload, and with what; `cross` goes without saying."""
         levels = dict(point.levels)
-        workload = Workload.of(levels.pop("workload"))
-        return ", ".join([str(workload), *(f"{name} {value}" for name, value in levels.items())])
+        words = [str(Workload.of(levels.pop("workload"))), *([point.pipeline] if point.pipeline != "cross" else [])]
+        return ", ".join([*words, *(f"{name} {value}" for name, value in levels.items())])
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> ApplicationFigures:
         """What slows it, what was retransmitted, what was lost."""

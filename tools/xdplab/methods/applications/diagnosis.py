@@ -96,8 +96,11 @@ def diagnose(programs: Programs, forwarder_mtu: int, mode: str) -> Finding | Non
         _put_back(ends)
     if not first.broken:
         return None
-    why = f"; {first.symptoms}" if first.symptoms else ""
-    raise PointFailed(f"TCP does not come through: {first.broken}{why}{_generic(mode)}")
+    last = _try(programs, _SECOND_LOOK_S)  # bulk of one direction may have filled queues that the other waited for
+    if not last.broken:
+        return None
+    why = f"; {last.symptoms}" if last.symptoms else ""
+    raise PointFailed(f"TCP does not come through: {last.broken}{why}{_generic(mode)}")
 
 
 def _cures_it(as_set: Tried, cured: Tried) -> bool:

@@ -26,6 +26,7 @@ from xdplab.methods.changes.carry_out import LEAD_S, with_change, with_new_flows
 from xdplab.methods.changes.figures import (
     BLOCKED,
     FIGURES,
+    FIRST,
     GAP,
     INSTALLED,
     LOST,
@@ -110,6 +111,7 @@ class Changes(Method[ChangesSpec]):
         figure_column(INSTALLED, "installed/s"),
         figure_column(REMOVED, "removed/s"),
         figure_column(GAP, "gap ms"),
+        figure_column(FIRST, "first frame ms"),
         _text(TOOK, 1e3),
         _text(NEW, 1),
         _text(LOST, 1),

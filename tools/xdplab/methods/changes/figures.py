@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from xdplab.analysis.answers.pipelines import answer_by, headline
+from xdplab.forwarders.changes import FIRST_FRAME
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import CountedFigures, Figure
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
@@ -21,7 +22,11 @@ REMOVED = Figure(key="removed_per_s", name="rules removed", unit="rules/s", bett
 GAP = Figure(
     key="gap_us", name="longest gap", unit="ms", per=1e3, said_unit="ms", said_per=1e3, better="less", main=True
 )
-FIGURES = (INSTALLED, REMOVED, GAP)
+FIRST = Figure(
+    key="first_frame_us", name="first frame of an added port", unit="ms", per=1e3, said_unit="ms", said_per=1e3,
+    better="less",
+)  # fmt: skip
+FIGURES = (INSTALLED, REMOVED, GAP, FIRST)
 #: Values that are compared with nothing, for they may be 0.
 LOST, BLOCKED, TOOK, NEW = "lost_frames", "blocked_us", "change_us", "new_flows_per_s"
 #: Frames lost in the trial without a change.
@@ -89,7 +94,9 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
             blocked_us = 1e6 * result.lost * result.elapsed_s / result.sent / rounds - own_us
             values[BLOCKED] = None if also else max(0.0, blocked_us)
     if steps:
-        values[TOOK] = 1e6 * sum(each.s for each in steps.values()) / rounds
+        values[TOOK] = 1e6 * sum(each.s for name, each in steps.items() if name != FIRST_FRAME) / rounds
+    if FIRST_FRAME in steps:
+        values[FIRST.key] = 1e6 * steps[FIRST_FRAME].s
     for figure, name in _RATES if trial.clause in _OF_RULES else ():
         step = steps[name]
         values[figure.key] = step.count / step.s if step.s else None

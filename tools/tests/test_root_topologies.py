@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers and tunnels in the path of real forwarders: TCP and frames come through, and nothing of them stays."""
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+from lab.rooted import Lab
+
+pytestmark = pytest.mark.root
+
+_METHOD = {"name": "applications", "workloads": ["bulk"], "duration_s": 0.2, "warmup_s": 0.05}
+#: On two CPUs a program that polls shares the tester's, and is let at it by turns.
+_POLLED = {**_METHOD, "patience_s": 6}
+
+
+@pytest.mark.parametrize(
+    ("forwarder", "pipelines", "method"),
+    [
+        ("xdp", ["containers:2", "af-xdp-apps:1"], _METHOD),
+        ("linux-bridge", ["containers:2", "af-xdp-apps:1"], _METHOD),
+        ("ovs-afxdp", ["containers:2", "af-xdp-apps:1", "taps:1", "vxlan-link", "geneve-link"], _METHOD),
+        ("ovs-afpacket", ["containers:1", "taps:2", "geneve-link"], _METHOD),
+        ({"name": "ovs-dpdk", "options": {"hugepages": True}}, ["containers:1", "taps:1", "vhost-user:1"], _POLLED),
+    ],
+)
+def test_each_topology_is_measured_and_proven_frame_by_frame(
+    lab: Lab, forwarder: Any, pipelines: list[str], method: dict[str, Any]
+) -> None:
+    lab.run(forwarders=[forwarder], pipeline=pipelines, method=method)
+    rows = lab.rows()
+    reserved = any("hugepages" in row["reason"] for row in rows)  # a machine may have no room for them
+    assert {row["pipeline"]: row["status"] for row in rows if not reserved} == (
+        {} if reserved else dict.fromkeys(pipelines, "ok")
+    )
+
+
+def test_a_program_that_dies_in_a_container_ends_the_point_and_is_named(lab: Lab) -> None:
+    method = {**_METHOD, "duration_s": 5.0}
+    run = lab.start("run", lab.study(forwarders=["ovs-afxdp"], pipeline=["af-xdp-apps:1"], method=method))
+    deadline = time.monotonic() + 30
+    while (
+        not (found := [pid for pid, name in lab.processes().items() if name == "xsk"]) and time.monotonic() < deadline
+    ):
+        time.sleep(0.1)
+    time.sleep(1.0)
+    os.kill(found[0], signal.SIGKILL)
+    run.communicate(timeout=60)
+    (row,) = lab.rows()
+    assert row["status"] == "failed"
+    assert "xsk of container 1 was ended by signal SIGKILL" in row["reason"]

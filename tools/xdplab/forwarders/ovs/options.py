@@ -238,6 +238,10 @@ class OvsAfxdpOptions(PmdOptions):
     rx_wakeup: Annotated[
         Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "Add-option-for-RX-wakeup")
     ] = None
+    #: Checksums that who sends to its ports has left to a card are completed.
+    fill_checksums: Annotated[bool | None, _interface("fill-checksums", "Complete-checksums-that-are-left-to-a-c")] = (
+        None
+    )
     tx_skb_budget: Annotated[
         int | None,
         Field(ge=32, le=32768),

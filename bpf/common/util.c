@@ -112,20 +112,23 @@ int netns_enter(const char *path)
 	return err;
 }
 
-void netns_leave(int fd)
-{
-	/* going back to where we came from cannot fail for lack of rights */
-	if (setns(fd, CLONE_NEWNET))
-		fail(-errno, "cannot leave network namespace: %s",
-		     explain(-errno));
-	close(fd);
-}
-
 __u32 netns_inode(void)
 {
 	struct stat ns;
 
 	return stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
+}
+
+void netns_leave(int fd)
+{
+	struct stat ns;
+	bool there = !fstat(fd, &ns) && ns.st_ino == netns_inode();
+
+	/* who has left it has the right to go back; who has not may have none */
+	if (!there && setns(fd, CLONE_NEWNET))
+		fail(-errno, "cannot leave network namespace: %s",
+		     explain(-errno));
+	close(fd);
 }
 
 __u32 link_tx_dropped(const char *ifname)

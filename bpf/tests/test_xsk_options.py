@@ -113,6 +113,9 @@ BAD = [
     (nf(service_prefix="10.0.0.0/33"), {}, "nf.service_prefix"),
     (nf(work_iterations=4097), {}, "from 0 to 4096"),
     (nf(work_bytes=1000), {}, "a power of two"),
+    (nf(), {"unprivileged": True}, "unprivileged: belongs to roles forward and reflect"),
+    (FORWARD, {"unprivileged": True, "policy": "fifo"}, "policy: takes rights"),
+    (FORWARD, {"unprivileged": True, "ports": [{"ifname": "b0", "netns": "/proc/self/ns/net"}] * 2}, "start xsk there"),
 ]  # fmt: skip
 
 

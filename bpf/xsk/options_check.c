@@ -252,6 +252,28 @@ static int check_stages(const struct options *o)
 	return 0;
 }
 
+/* What it takes rights for after everything is open. */
+static int check_unprivileged(const struct options *o)
+{
+	int i;
+
+	if (!o->unprivileged)
+		return 0;
+	if (o->role != ROLE_FORWARD && o->role != ROLE_REFLECT)
+		return bad_value("", "unprivileged",
+				 "belongs to roles forward and reflect");
+	if (o->policy != POLICY_OTHER)
+		return bad_value("", "policy",
+				 "takes rights that "
+				 "unprivileged gives up");
+	for (i = 0; i < o->num_ports; i++)
+		if (o->ports[i].netns[0])
+			return bad_value("ports[]", "netns",
+					 "unprivileged cannot enter it again: "
+					 "start xsk there");
+	return 0;
+}
+
 static int check_cpus(const struct options *o)
 {
 	cpu_set_t cpus;
@@ -325,7 +347,7 @@ int options_check(struct options *o)
 		      check_rings(o) ?:
 				       check_backend(o);
 	err = err ?: check_cpus(o);
-	err = err ?: check_stages(o);
+	err = err ?: check_stages(o) ?: check_unprivileged(o);
 	for (i = 0; !err && i < o->num_ports; i++)
 		err = check_port(o, i);
 	if (!err && o->role == ROLE_NF)

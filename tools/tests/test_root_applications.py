@@ -2,6 +2,7 @@
 """Applications through real forwarders: what they get, what breaks TCP and by which name, damage that is planted."""
 
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 from lab.rooted import Lab
+
+from xdplab.hosts.kernel import version_of
 
 pytestmark = pytest.mark.root
 
@@ -50,6 +53,8 @@ char LICENSE[] SEC("license") = "GPL";
 """
 _OVS, _XDP, _BRIDGE, _OVS_AF_PACKET = ({"name": name} for name in ("ovs-afxdp", "xdp", "linux-bridge", "ovs-afpacket"))
 _OVS_GENERIC = {**_OVS, "options": {"xdp_mode": "generic"}}
+_OVS_FILLS = {**_OVS, "options": {"build": "patched", "fill_checksums": True}}
+_OVS_MULTI_BUFFER = {**_OVS, "options": {"build": "patched", "multi_buffer": True}}
 _XDP_GENERIC = {**_XDP, "options": {"mode": "generic"}}
 _TSO = {"offloads": ["checksum+segmentation"]}
 _QUICK = {"name": "applications", "duration_s": 0.2, "warmup_s": 0.05}
@@ -81,6 +86,7 @@ def test_each_workload_is_measured_and_every_setting_put_back(lab: Lab) -> None:
     ("forwarder", "method", "status", "words"),
     [
         (_OVS, {"offloads": ["checksum"]}, "unsupported", ["checksum offload breaks TCP", " tx off"]),
+        (_OVS_FILLS, {"offloads": ["checksum"]}, "ok", []),
         (_OVS_GENERIC, _TSO, "unsupported", ["segmentation offload (TSO) breaks TCP", "native mode is another way"]),
         (_XDP, {"offloads": ["vlan"], "vlan": 10}, "unsupported", ["VLAN offload breaks TCP", "txvlan off"]),
         (_BRIDGE, {"mtus": [3000]}, "unsupported", ["an MTU of 3000 above the forwarder's 1500", "mtu 1500"]),
@@ -96,6 +102,16 @@ def test_what_breaks_or_slows_tcp_is_named_with_the_command_that_fixes_it(
     assert row["status"] == status, row["reason"]
     said = row["reason"] if status == "unsupported" else " ".join(row["figures"].get("findings", ()))
     assert all(each in said for each in words), said
+
+
+@pytest.mark.skipif(
+    version_of(platform.release()) < (6, 6), reason="packets of several descriptors are of Linux 6.6 (XDP_USE_SG)"
+)
+def test_jumbo_frames_pass_open_vswitch_in_several_frames_of_its_umem(lab: Lab) -> None:
+    lab.testbed.write_text(f"{{schema: 1, name: {lab.name}, kind: embedded, mtu: 9000}}", encoding="utf-8")
+    found = rows(lab, [_OVS_MULTI_BUFFER, _OVS_AF_PACKET], {"workloads": ["bulk", "requests"], "request_bytes": 20000})
+    assert {row["status"] for row in found.values()} == {"ok"}, [row["reason"] for row in found.values()]
+    assert found["ovs-afxdp:build=patched,multi_buffer=true", "bulk"]["measured"]["goodput_mbps"]["value"] > 200
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,8 @@ class TestbedSpec(Model):
     name: Name
     #: See above.
     kind: Literal["embedded", "fake", "hosts"]
-    #: Of all its ports.
-    mtu: int = Field(default=1500, ge=576, le=3498)
+    #: Of all its ports. Above 3498 XDP programs must know packets of several buffers, or the kernel refuses them.
+    mtu: int = Field(default=1500, ge=576, le=9702)
     #: Of each of the forwarder's ports.
     queues: int = Field(default=1, ge=1, le=16)
     #: CPUs that send for each of the tester's ports. A veth port takes what one CPU sends into one queue: N queues are

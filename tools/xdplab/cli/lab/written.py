@@ -31,7 +31,7 @@ def testbed_text(
         "schema: 1",
         f"name: {lab.name}",
         "kind: hosts",
-        "mtu: 1500                        # of all ports; 3498 at the most: larger frames do not fit a page under XDP",
+        "mtu: 1500                        # of all ports; up to 9702, above 3498 only for what docs/first-lab.md says",
         "queues: 1                        # of the forwarder's ports; more need flows (traffic.flows) to spread",
         "hosts:",
     ]

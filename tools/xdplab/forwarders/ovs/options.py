@@ -242,6 +242,8 @@ class OvsAfxdpOptions(PmdOptions):
     fill_checksums: Annotated[bool | None, _interface("fill-checksums", "Complete-checksums-that-are-left-to-a-c")] = (
         None
     )
+    #: Packets may take several frames of the UMEM, for jumbo frames (Linux 6.6).
+    multi_buffer: Annotated[bool | None, _interface("multi-buffer", "Add-option-for-packets-of-several-frames")] = None
     tx_skb_budget: Annotated[
         int | None,
         Field(ge=32, le=32768),

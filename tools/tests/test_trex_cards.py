@@ -173,7 +173,7 @@ def test_without_a_start_a_running_one_is_to_be_named(testbed: HostsTestbed) -> 
 
 
 def dut(testbed: HostsTestbed, kind: str = "cross") -> Dut:
-    pipeline: Any = SimpleNamespace(kind=kind)
+    pipeline: Any = SimpleNamespace(kind=kind, pods=0)
     ports = (testbed.ports["b0"], testbed.ports["b1"])
     return Dut(testbed.dut, ports, Way.THROUGH, CpuLayout(tester_tx=0, forwarder=1), Path("/x"), pipeline=pipeline)
 

@@ -86,7 +86,7 @@ def test_a_testbed_may_be_a_file(tmp_path: Path) -> None:
     assert (spec.name, spec.mtu, spec.queues, spec.cpus) == ("mine", 3498, 2, (0, 1))
 
 
-@pytest.mark.parametrize("line", ["mtu: 3499", "mtu: 100", "queues: 0", "kind: moon", "name: a/b", "color: red"])
+@pytest.mark.parametrize("line", ["mtu: 9703", "mtu: 100", "queues: 0", "kind: moon", "name: a/b", "color: red"])
 def test_a_bad_testbed_is_refused_with_its_file(tmp_path: Path, line: str) -> None:
     path = tmp_path / "mine.yaml"
     given = {"name": "name: mine", "kind": "kind: fake"}

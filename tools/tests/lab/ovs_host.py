@@ -62,6 +62,8 @@ PATCHED = {
     "busy_poll_budget": ("busy-poll-budget", "128"),
     "prefer_busy_poll": ("prefer-busy-poll", "true"),
     "rx_wakeup": ("rx-wakeup", "recvfrom"),
+    "fill_checksums": ("fill-checksums", "true"),
+    "multi_buffer": ("multi-buffer", "true"),
     "tx_skb_budget": ("tx-skb-budget", "64"),
     "shared_umem": ("shared-umem", "group1"),
     "tx_copy": ("tx-copy", "auto"),

@@ -7,9 +7,9 @@ Documentation    What TCP and requests get where frames cross a switch more than
 ...              devices or vhost-user, and a tunnel between two ends.
 ...
 ...              [Cfg] suites/studies/topologies.yaml: every forwarder in every topology, interleaved in random order.
-...              [Ver] A row passes when every forwarder that can do the topology was measured in it: frames came
-...              through unchanged to the byte before and after, each byte of TCP as it was sent. What none can do here is
-...              skipped. The last row says who is ahead where, or is skipped with why that is undecided.
+...              [Ver] A row passes when every forwarder that can do the topology was measured in it: each
+...              byte of TCP came as it was sent, and behind its trial single frames came through unchanged. What none can
+...              do here is skipped. The last row says who is ahead where, or is skipped with why that is undecided.
 ...              [Ref] docs/applications.md; Open vSwitch's Documentation/intro/install/afxdp.rst.
 ...
 ...              The report is results/latest/report.html.

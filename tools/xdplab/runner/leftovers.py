@@ -28,5 +28,5 @@ def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
 def remove_links(host: Host, before: frozenset[str], only: Collection[str] | None) -> None:
     """Remove links that were not there `before`; on machines that others use, `only` those of these names."""
     for name in sorted(link_names(host) - before):
-        if only is None or name in only:
+        if (only is None or name in only) and name in link_names(host):  # with one end of a pair goes the other
             host.run(["ip", "link", "delete", "dev", name])

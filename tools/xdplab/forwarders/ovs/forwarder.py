@@ -32,7 +32,7 @@ from xdplab.forwarders.ovs.database import Datapath
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, SwitchOptions, keys
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
-from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, Topology, topology_of
+from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, Topology, topology_of
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import FIX_TUN, link_mtu, link_names, why_no_tap, why_no_zero_copy
@@ -58,7 +58,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     package: ClassVar[str] = "openvswitch-switch"
     start_timeout_s: ClassVar[float] = 20.0
     datapath: ClassVar[Datapath] = "netdev"
-    own_links: ClassVar[tuple[str, ...]] = ("ovs-netdev", BRIDGE, *SPARE_LINKS)
+    own_links: ClassVar[tuple[str, ...]] = ("ovs-netdev", BRIDGE, *SPARE_LINKS, *LINKS)
 
     def __init__(self, options: OvsOptionsT) -> None:
         super().__init__(options)

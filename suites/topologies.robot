@@ -8,8 +8,8 @@ Documentation    What TCP and requests get where frames cross a switch more than
 ...
 ...              [Cfg] suites/studies/topologies.yaml: every forwarder in every topology, interleaved in random order.
 ...              [Ver] A row passes when every forwarder that can do the topology was measured in it: each
-...              byte of TCP came as it was sent, and behind its trial single frames came through unchanged. What none can
-...              do here is skipped. The last row says who is ahead where, or is skipped with why that is undecided.
+...              byte of TCP came as it was sent, and behind its trial single frames came through unchanged. What none
+...              can do here is skipped. The last row says who is ahead where, or is skipped with why that is undecided.
 ...              [Ref] docs/applications.md; Open vSwitch's Documentation/intro/install/afxdp.rst.
 ...
 ...              The report is results/latest/report.html.

@@ -20,9 +20,9 @@ _POLLED = {**_METHOD, "patience_s": 6}
     ("forwarder", "pipelines", "method"),
     [
         ("xdp", ["containers:2", "af-xdp-apps:1"], _METHOD),
-        ("linux-bridge", ["containers:2", "af-xdp-apps:1"], _METHOD),
+        pytest.param("linux-bridge", ["containers:2", "af-xdp-apps:1"], _METHOD, marks=pytest.mark.slow),
         ("ovs-afxdp", ["containers:2", "af-xdp-apps:1", "taps:1", "vxlan-link", "geneve-link"], _METHOD),
-        ("ovs-afpacket", ["containers:1", "taps:2", "geneve-link"], _METHOD),
+        pytest.param("ovs-afpacket", ["containers:1", "taps:2", "geneve-link"], _METHOD, marks=pytest.mark.slow),
         ({"name": "ovs-dpdk", "options": {"hugepages": True}}, ["containers:1", "taps:1", "vhost-user:1"], _POLLED),
     ],
 )

@@ -165,6 +165,13 @@ def test_one_slow_try_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert diagnose(Played(set(), offloads="gro"), 1500, "native copy") is None  # type: ignore[arg-type]
 
 
+def test_one_silent_try_that_no_setting_explains_fails_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = iter(["not every connection was made", ""])
+    monkeypatch.setattr(diagnosis, "_try", lambda *_: Tried(0.0, next(tries), TcpCounts(9, 4, 0)))
+    assert diagnose(Played(set()), 1500, "native copy") is None  # type: ignore[arg-type]
+    assert next(tries, None) is None  # it was tried again
+
+
 def test_what_no_setting_explains_fails_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played({"checksum", "itself"}, offloads="checksum")
     monkeypatch.setattr(diagnosis, "_try", lambda *_: Tried(0.0, "nothing came through", TcpCounts(9, 4, 0)))

@@ -52,17 +52,17 @@ class Switch:
         self.probes: Any = [self.probe(side) for side in (0, 1)]
 
     def probe(self, side: int) -> Any:
-        def send(line: str) -> None:
-            for to, form in self.table.get(line, []):
+        def send(frame: bytes) -> None:
+            for to, form in self.table.get(frame.hex(), []):
                 self.out[to].append(form)
 
-        def receive(timeout_s: float) -> str | None:
+        def receive(timeout_s: float) -> bytes | None:
             if self.out[side]:
-                return self.out[side].pop(0)
+                return bytes.fromhex(self.out[side].pop(0))
             CLOCK.now += timeout_s
             return None
 
-        return SimpleNamespace(process=SimpleNamespace(send=send), receive=receive)
+        return SimpleNamespace(send=send, receive=receive)
 
 
 GOOD, BAD = (Frame("a frame", 0, bytes(100), {1: (b"\1" * 100,)}), Frame("a stray", 0, b"\2" * 100))
@@ -200,8 +200,8 @@ class Router(Switch):
         super().__init__({})
         self.asked, self.rules = asked, rules
 
-    def forward(self, side: int, line: str) -> None:
-        packet, target = Ether(bytes.fromhex(line)), work.sides(self.asked)[1 - side]
+    def forward(self, side: int, frame: bytes) -> None:
+        packet, target = Ether(frame), work.sides(self.asked)[1 - side]
         src, dst = IPv4Address(packet["IP"].src), IPv4Address(packet["IP"].dst)
         known = packet["IP"].ttl > 1 and packet["Ether"].dst == self.asked.ports[side].mac
         passes = [1 for source, to in self.rules[side] if src in source and dst in to and packet["UDP"].dport == 20000]
@@ -211,7 +211,7 @@ class Router(Switch):
 
     def probe(self, side: int) -> Any:
         made = super().probe(side)
-        made.process.send = lambda line: self.forward(side, line)
+        made.send = lambda frame: self.forward(side, frame)
         return made
 
 

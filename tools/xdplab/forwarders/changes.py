@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
-from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
-from xdplab import hosts
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.hosts import Host
+from xdplab.hosts.frames import FrameProbe
 from xdplab.model import PointFailed
 from xdplab.testbed import Port
 
@@ -26,12 +25,11 @@ MOST_RULES = 1 << 20
 SPARE_LINKS = ("xdplab-p", "xdplab-q")
 #: Step that ends with the first frame that an added port takes.
 FIRST_FRAME = "first frame"
-_PROBE = FilePath(hosts.__file__).with_name("frame_probe.py")
 #: A frame between stations of documentation (RFC 7042 section 2.1.2), of a type for experiments (IEEE 802).
 _MARK = b"xdplab first frame"
 _FRAME = bytes.fromhex("00005e00530100005e00530288b5") + _MARK.ljust(46, b"\0")
-#: From one to the next, and how long they and the probe may take.
-_EVERY_S, _BOUNCED_S, _READY_S = 0.001, 5.0, 5.0
+#: From one to the next, and how long the first may take.
+_EVERY_S, _BOUNCED_S = 0.001, 5.0
 
 
 @dataclass(frozen=True)
@@ -121,11 +119,7 @@ class Bounced:
     """Frames that go into the spare port by its other end, which a switch that knows the port sends back."""
 
     def __init__(self, dut: Dut) -> None:
-        host = dut.host
-        argv = [host.python, "-I", "-S", host.program(_PROBE), SPARE_LINKS[1], _MARK.hex()]
-        self._probe = host.converse(argv, log=dut.rundir / "bounced.log")
-        if self._next(_READY_S) != "ready":
-            raise PointFailed(f"no probe at {SPARE_LINKS[1]}: {' | '.join(self._probe.log_tail(2))}")
+        self._probe = FrameProbe(dut.host, SPARE_LINKS[1], _MARK, dut.rundir / "bounced.log")
 
     def first_s(self, since_s: float) -> float:
         """From a time of `time.monotonic` to when the first came back; one is sent every millisecond.
@@ -134,20 +128,14 @@ class Bounced:
             PointFailed: none comes back.
         """
         while time.monotonic() < since_s + _BOUNCED_S:
-            self._probe.send(_FRAME.hex())
-            if self._next(_EVERY_S):
+            self._probe.send(_FRAME)
+            if self._probe.receive(_EVERY_S):
                 return time.monotonic() - since_s
         raise PointFailed(f"no frame came back from the port that was added within {_BOUNCED_S:g} s")
 
     def end(self) -> None:
         """Nothing is sent any more."""
         self._probe.stop()
-
-    def _next(self, timeout_s: float) -> str | None:
-        try:
-            return self._probe.receive(timeout_s)
-        except EOFError:
-            raise PointFailed(f"the probe at {SPARE_LINKS[1]} ended: {self._probe.log_tail(2)}") from None
 
 
 def port_change(

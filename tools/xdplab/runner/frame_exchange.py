@@ -4,17 +4,13 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.forwarders.work import VXLAN_PORT
-from xdplab.hosts import Conversation
+from xdplab.hosts.frames import FrameProbe
 from xdplab.model import Pipeline, PointFailed
-from xdplab.testbed import Port
 
-_PROBE = FilePath(__file__).parents[1] / "hosts" / "frame_probe.py"
 _ANSWER_S = 5.0
 #: Silence of a port: before the other is looked at, and after which nothing comes late, once what must is there.
 _SOON_S, _LATE_S = 0.01, 0.05
@@ -72,28 +68,8 @@ def settled(data: bytes) -> bytes:
     return bytes(packet)
 
 
-class Probe:
-    """`hosts/frame_probe.py` on one of the tester's ports."""
-
-    def __init__(self, port: Port, mark: bytes, workdir: FilePath, stack: ExitStack) -> None:
-        host = port.host
-        argv = [host.python, "-I", "-S", host.program(_PROBE), port.ifname, mark.hex()]
-        self.port = port
-        self.process: Conversation = host.converse(argv, log=workdir / f"proof-{port.role}.log")
-        stack.callback(self.process.stop)
-        if self.receive(_ANSWER_S) != "ready":
-            raise PointFailed(f"proof: no probe on {port.role}: {' | '.join(self.process.log_tail(2))}")
-
-    def receive(self, timeout_s: float) -> str | None:
-        """The next line."""
-        try:
-            return self.process.receive(timeout_s)
-        except EOFError:
-            raise PointFailed(f"proof: the probe of {self.port.role} ended: {self.process.log_tail(2)}") from None
-
-
 def exchange(
-    probes: Sequence[Probe],
+    probes: Sequence[FrameProbe],
     frames: Sequence[Frame],
     pipeline: Pipeline,
     settle: Callable[[bytes], bytes] = settled,
@@ -118,13 +94,13 @@ def exchange(
     return came
 
 
-def _come_out(probes: Sequence[Probe], frames: Sequence[Frame]) -> list[tuple[int, bytes]]:
+def _come_out(probes: Sequence[FrameProbe], frames: Sequence[Frame]) -> list[tuple[int, bytes]]:
     """Sends burst by burst; frames on each side, until nothing came any more after as many as must."""
     came: list[tuple[int, bytes]] = []
     due = 0
     for burst in (frames[at : at + _BURST] for at in range(0, len(frames), _BURST)):
         for frame in burst:
-            probes[frame.side].process.send(frame.data.hex())
+            probes[frame.side].send(frame.data)
         due += sum(len(frame.out) for frame in burst)
         deadline = time.monotonic() + _ANSWER_S
         while len(came) < due and time.monotonic() < deadline:
@@ -137,12 +113,12 @@ def _come_out(probes: Sequence[Probe], frames: Sequence[Frame]) -> list[tuple[in
     return came
 
 
-def _take_in(probes: Sequence[Probe], came: list[tuple[int, bytes]], timeout_s: float, deadline: float) -> bool:
+def _take_in(probes: Sequence[FrameProbe], came: list[tuple[int, bytes]], timeout_s: float, deadline: float) -> bool:
     """What each probe tells of until it is silent for so long; whether there was any."""
     before = len(came)
     for side, probe in enumerate(probes):
-        while line := probe.receive(timeout_s):
-            if not _complaint(data := bytes.fromhex(line)):
+        while data := probe.receive(timeout_s):
+            if not _complaint(data):
                 came.append((side, data))
             if time.monotonic() >= deadline:
                 break

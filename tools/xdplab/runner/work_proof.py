@@ -30,9 +30,10 @@ from xdplab.forwarders.work import (
     lets_pass,
     sides,
 )
+from xdplab.hosts.frames import FrameProbe
 from xdplab.hosts.kernel import napi_on
 from xdplab.model import Pipeline, PointFailed, StreamSpec, TrialResult, TrialSpec
-from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, Probe, exchange, in_tunnel, payload, settled
+from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, exchange, in_tunnel, payload, settled
 
 #: Frames for each direction.
 _FRAMES = 1000
@@ -145,7 +146,11 @@ class WorkProof:
             PointFailed: a frame did not come out as it must; the first one, with both forms.
         """
         with ExitStack() as stack:
-            probes = [Probe(port, self._mark, workdir, stack) for port in self._ports]
+            probes = []
+            for port in self._ports:
+                log = workdir / f"proof-{port.role}.log"
+                probes.append(FrameProbe(port.host, port.ifname, self._mark, log))
+                stack.callback(probes[-1].stop)
             seen: list[tuple[int, bytes]] = []
             for frames in self._rounds(seen):
                 seen[:] = exchange(probes, frames, self._pipeline, self._settled)

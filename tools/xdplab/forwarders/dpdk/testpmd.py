@@ -28,6 +28,13 @@ _FCS_BYTES = 4
 _MODES: dict[Role, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
 
 
+def not_installed(host: Host) -> str | None:
+    """None, or what installs it."""
+    if host.exists(PROGRAM):
+        return None
+    return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
+
+
 def workers(host: Host, pid: int, lcore: int) -> list[int]:
     """Threads of a testpmd that forward, of one lcore."""
     name = re.compile(rf"(rte-|lcore-|dpdk-)worker-?{lcore}")  # as DPDK 22.11 and 24.11 call it
@@ -76,9 +83,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
 
     def supported(self, dut: Dut) -> str | None:
         """It must be installed, and be able to have the ports."""
-        if not dut.host.exists(PROGRAM):
-            return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
-        return self.options.unsupported(dut)
+        return not_installed(dut.host) or self.options.unsupported(dut)
 
     def start(self, dut: Dut) -> None:
         """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""

@@ -175,6 +175,19 @@ class Ovs(Instance):
             [*argv, *common], log=self.dut.rundir / f"{name}.log", cpus=cpus, env={**folders, **env}
         )
 
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Waits for a condition as long as a step of its start may take.
+
+        Raises:
+            PointFailed: a process ended, or the condition does not hold in time.
+        """
+
+        def holds() -> bool:
+            self._check_alive()
+            return condition()
+
+        wait_until(holds, self._timeout_s, f"{self.name}: {what}")
+
     def _check_alive(self) -> None:
         ended = self.ended()
         if ended:
@@ -185,14 +198,13 @@ class Ovs(Instance):
         socket = self.dut.rundir / "db.sock"
 
         def answers() -> bool:
-            self._check_alive()
             if not self.host.exists(socket):
                 return False
             with contextlib.suppress(XdplabError):
                 return bool(self.host.ask_socket(socket, "echo", "here", timeout_s=self._timeout_s) == ["here"])
             return False
 
-        wait_until(answers, self._timeout_s, f"{self.name}: an answer of its database")
+        self.until(answers, "an answer of its database")
 
     def _wait_until_configured(self) -> None:
         """Until the daemon has taken over what the database had at its start."""

@@ -32,7 +32,7 @@ from xdplab.forwarders.ovs.database import Datapath
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, SwitchOptions, keys
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
-from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, Topology, topology_of
+from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, ON_LINKS, Topology, topology_of
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import FIX_TUN, link_mtu, link_names, why_no_tap, why_no_zero_copy
@@ -427,7 +427,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         reason = super().supported(dut)
         if reason is None and "DPDK" not in build_facts(dut.host, self.build(dut.host))["version"]:
             return f"OVS build {self.options.build!r} is built without DPDK"
-        if self.takes_ports and dut.pipeline.kind in ("containers", "vxlan-link", "geneve-link"):
+        if self.takes_ports and dut.pipeline.kind in ON_LINKS:
             return f"pipeline {dut.pipeline}: with port=pmd a port is a card, and its links are none"
         counted_right = self.options.hugepages or self.options.port != "af_xdp" or self._dpdk(dut.host) >= (24, 7)
         if reason is None and dut.pipeline.kind in ("taps", "vhost-user") and not counted_right:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.dpdk.testpmd import MEMORY_MIB, PROGRAM, forwards
+from xdplab.forwarders.dpdk.testpmd import MEMORY_MIB, PROGRAM, forwards, not_installed
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.pipelines import TUNNEL_ENDS, route_added
 from xdplab.forwarders.pods import ON_VETH, Pods, add_veth, join, mtu_of
@@ -18,12 +18,13 @@ from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.work import VNI
 from xdplab.hosts.kernel import offloads_off
 from xdplab.testbed import Port
-from xdplab.tools import setup_command
 
 #: Name of a port of Open vSwitch, and columns of its row.
 OvsPort = tuple[str, list[str]]
 #: Pipelines with ports that the daemon's main thread serves, whichever thread polls the tester's.
 BY_MAIN_THREAD = ("taps",)
+#: Those with further ports of the kernel.
+ON_LINKS = (*ON_VETH, "vxlan-link", "geneve-link")
 #: Ports of the two ends of a tunnel, and the links between them.
 TUNNELS, LINKS = ("xdplab-t1", "xdplab-t2"), ("xdplab-u1", "xdplab-u2")
 #: Number of the thread that forwards in a container.
@@ -96,9 +97,7 @@ class VhostUser(Topology):
 
     def missing(self) -> str | None:
         """The program in them."""
-        if self._dut.host.exists(PROGRAM):
-            return None
-        return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
+        return not_installed(self._dut.host)
 
     def ports(self) -> list[OvsPort]:
         """Clients of the programs' sockets."""
@@ -126,13 +125,10 @@ class VhostUser(Topology):
                 hold_stdin=True,  # it ends when it reads the end of its standard input
                 env={"RUNTIME_DIRECTORY": str(self._dut.rundir)},
             )
-            wait_until(
-                partial(forwards, pod, running.pid, _WORKER), 20.0, f"{ovs.name}: the forwarding thread of {name}"
-            )
-        wait_until(
+            ovs.until(partial(forwards, pod, running.pid, _WORKER), f"the forwarding thread of {name}")
+        ovs.until(
             lambda: all(ovs.interfaces("link_state").get(name) == "up" for name in self._pods.names),
-            20.0,
-            f"{ovs.name}: links of all virtio-user ports",
+            "links of all virtio-user ports",
         )
 
     def _socket(self, name: str) -> Path:

@@ -30,6 +30,10 @@ ETHERTYPES = (0x88CC, 0x8809, 0x8902, 0x8035, 0x894F, 0x8863, 0x88F7, 0x6558, 0x
 LARGEST = 1514
 #: For experiments (IEEE 802): of frames by which addresses are learned.
 GREETING = 0x88B5
+#: Where tunnels end: the switch's own port, which has this address; and who sends there.
+TUNNEL_MAC, TUNNEL_IP, TUNNEL_PEERS = bytes.fromhex("020000009901"), "10.9.0.1", ("10.9.0.2", "10.9.0.3")
+VXLAN, GENEVE = 4789, 6081
+VNIS = (0, 1, 5, 0xFFFFFF)
 
 
 def macs(port: int) -> tuple[bytes, ...]:
@@ -58,8 +62,10 @@ class Packets:
         self.ports = ports
         self.kinds: Counter[str] = Counter()
 
-    def frame(self, port: int) -> bytes:
-        """A frame that comes in by this port."""
+    def frame(self, port: int, tunnels: float = 0.0) -> bytes:
+        """A frame that comes in by this port; that share of them in VXLAN or Geneve."""
+        if self.random.random() < tunnels:
+            return self._tunnelled(self.frame(port))
         makers: dict[Callable[[], tuple[int, bytes]], int] = {
             self._ipv4: 45, self._ipv6: 25, self._arp: 7, self._mpls: 6, self._llc: 6, self._other: 5,
         }  # fmt: skip
@@ -77,6 +83,42 @@ class Packets:
         """A frame by which a switch learns an address."""
         tag = b"" if vlan is None else struct.pack("!HH", 0x8100, vlan)
         return macs(port)[0][:4] + b"\xff\xff" + mac + tag + struct.pack("!H", GREETING) + bytes(46)
+
+    def _tunnelled(self, inner: bytes) -> bytes:
+        """A frame in a tunnel (RFC 7348, RFC 8926), mostly a right one."""
+        choose, some = self.random.choice, self.random.random
+        kind, vni = choose((VXLAN, GENEVE)), choose(VNIS)
+        self._note("VXLAN" if kind == VXLAN else "Geneve")
+        inner = inner[: LARGEST - 60]
+        options = self.random.randbytes(4 * choose((1, 2))) if kind == GENEVE and some() < 0.1 else b""
+        if kind == VXLAN:
+            flags = 0x08000000 if some() < 0.95 else choose((0, 0x0C000000, 0x08000001, 0xFFFFFFFF))
+            head = struct.pack("!II", flags, vni << 8 | (some() < 0.03))
+        else:
+            oam = choose((0x80, 0x40, 0xC0)) if some() < 0.06 else 0
+            version = 0x40 if some() < 0.02 else 0
+            protocol = 0x6558 if some() < 0.96 else choose((0x0800, 0))
+            head = struct.pack("!BBHI", version | len(options) // 4, oam, protocol, vni << 8 | (some() < 0.03))
+            if options:  # class, type, and the length of what follows, in words
+                head += (
+                    (struct.pack("!HBB", 0x0102, 0x03, len(options) // 4 - 1) + options[4:])
+                    if some() < 0.9
+                    else options
+                )
+        source, destination = (IPv4Address(ip).packed for ip in (choose(TUNNEL_PEERS), TUNNEL_IP))
+        length = 8 + len(head) + len(inner)
+        udp = struct.pack("!HHHH", choose((49152, 50001, 65535)), kind, self._wrong(length, 0xFFFF), 0) + head + inner
+        if some() < 0.1:
+            right = checksum(source + destination + struct.pack("!HH", UDP, len(udp)) + udp + b"\0" * (len(udp) % 2))
+            udp = udp[:6] + struct.pack("!H", self._sum(right)) + udp[8:]
+        more = b"\1" * 4 if some() < 0.03 else b""
+        fragment = choose((0x2000, 0x0001)) if some() < 0.02 else choose((0, 0x4000))
+        ip = struct.pack("!BBHHHBBH", 0x45 + len(more) // 4, choose(TOSES), self._wrong(20 + len(more) + len(udp), 0xFFFF),
+                         7, fragment, choose((1, 64, 255)), UDP, 0) + source + destination + more  # fmt: skip
+        value = checksum(ip) if some() < 0.96 else self.random.getrandbits(16)
+        ip = ip[:10] + struct.pack("!H", value) + ip[12:]
+        outer = (TUNNEL_MAC if some() < 0.97 else BROADCAST) + bytes([2, 0, 0, 0, 0x99, 2])
+        return self._cut(0, outer + struct.pack("!H", 0x0800) + ip + udp)
 
     def _destination(self) -> bytes:
         if self.random.random() < 0.15:

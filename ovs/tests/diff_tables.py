@@ -8,10 +8,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from diff_packets import GREETING, IPV4, IPV6, L4_PORTS, VLANS, macs
+from diff_packets import GENEVE, GREETING, IPV4, IPV6, L4_PORTS, TUNNEL_IP, TUNNEL_PEERS, VLANS, VNIS, VXLAN, macs
 
 #: What a table's flows may do. `plain` is what an offload takes first; each of the others has it as well.
-KINDS = ("plain", "plain", "vlan", "fields", "normal", "mixed")
+KINDS = ("plain", "plain", "vlan", "fields", "recirc", "tunnel", "tunnel", "normal", "mixed")
+#: Ports by which frames come out of tunnels, by their OpenFlow number.
+TUNNELS = {101: "vxlan", 102: "geneve"}
+#: Priorities from here on are of flows that a frame meets after another one, out of a tunnel; and the highest of all.
+SECOND, HIGHEST = 20_000, 22_000
 #: Fields that may be set, by what the flow matches; Open vSwitch wants to be sure that they are there.
 IPV4_FIELDS = ("set_field:{ip}->ip_src", "set_field:{ip}->ip_dst")
 IP_FIELDS = ("mod_nw_tos:40", "mod_nw_ecn:1", "mod_nw_ttl:9", "dec_ttl")
@@ -27,7 +31,7 @@ class Table:
 
     Attributes:
         kind: One of KINDS.
-        flows: Each with its place as its cookie, and a priority of its own.
+        flows: Each with a priority of its own.
     """
 
     kind: str
@@ -45,16 +49,42 @@ class Tables:
         """The next one."""
         kind = self.random.choice(KINDS)
         # what `normal` does must depend on no order: the frames by which addresses are learned meet no other flow
-        flows = [f"cookie=0,priority=2000,dl_type=0x{GREETING:x},actions=normal"] if kind in ("normal", "mixed") else []
+        flows = [f"priority=2000,dl_type=0x{GREETING:x},actions=normal"] if kind in ("normal", "mixed") else []
         count = self.random.randint(4, 14)
         for place in range(count):
             match, what = self._match()
             if not match:
                 continue
-            text = f"cookie={len(flows)},priority={1000 - place},{','.join(match)}"
+            text = f"priority={1000 - place},{','.join(match)}"
             flows.append(f"{text},actions={self._actions(kind, what, match)}")
+        if kind == "tunnel":
+            flows = [*self._tunnels(), *flows]
         last = self.random.choice(("drop", *[self._output()] * 4))
-        return Table(kind, (*flows, f"cookie={len(flows)},priority=0,actions={last}"))
+        return Table(kind, (*flows, f"priority=0,actions={last}"))
+
+    def _tunnels(self) -> list[str]:
+        """What sends frames into the ends of tunnels, and what frames out of them meet."""
+        flows = [
+            f"priority={3000 + place},udp,nw_dst={TUNNEL_IP},tp_dst={port},actions=LOCAL"
+            for place, port in enumerate((VXLAN, GENEVE))
+        ]
+        for place in range(self.random.randint(3, 10)):
+            match, what = self._match()
+            match = [f"in_port={self.random.choice(list(TUNNELS))}", *(each for each in match if "in_port" not in each)]
+            if self._some(0.3):
+                match.append(f"tun_id={self.random.choice(VNIS):#x}{self.random.choice(('', '/0x1'))}")
+            if self._some(0.15):
+                match.append(
+                    f"tun_src={self.random.choice(TUNNEL_PEERS)}{self.random.choice(('', '/255.255.255.254'))}"
+                )
+            if self._some(0.1):
+                match.append(self.random.choice(("tun_flags=-oam", f"tun_dst={TUNNEL_IP}")))
+            kind = self.random.choice(("plain", "plain", "vlan", "fields", "recirc"))
+            actions = self._actions(kind, what, match, alone=True)
+            flows.append(f"priority={SECOND + 1000 - place},{','.join(match)},actions={actions}")
+        return flows + [
+            f"priority={SECOND + port},in_port={port},actions={self._output()}" for port in TUNNELS
+        ]
 
     def _some(self, share: float) -> bool:
         return self.random.random() < share
@@ -118,19 +148,32 @@ class Tables:
     def _output(self) -> str:
         return f"output:{self.random.randint(1, self.ports)}"
 
-    def _actions(self, kind: str, what: str, match: Sequence[str]) -> str:
-        chosen = self.random.choice(KINDS[2:5]) if kind == "mixed" else kind
+    def _actions(self, kind: str, what: str, match: Sequence[str], alone: bool = False) -> str:
+        """Of a flow; `alone`: to one port at most."""
+        chosen = self.random.choice(("vlan", "fields", "recirc", "normal")) if kind == "mixed" else kind
         if chosen == "normal" and self._some(0.75):
             return "normal"
         if self._some(0.15):
             return "drop"
-        if self._some(0.05):
+        if not alone and self._some(0.05):
             return self.random.choice(("in_port", "all", "output:1,output:2", "output(port=2,max_len=60)", "flood"))
         if chosen == "vlan":
             return ",".join([*self._vlan(match), self._output()])
         if chosen == "fields":
             return ",".join([*self._sets(what, match), self._output()])
+        if chosen == "recirc":
+            return ",".join([*self._recirc(what, match), self._output()])
         return self._output()
+
+    def _recirc(self, what: str, match: Sequence[str]) -> list[str]:
+        """Recirculation, once or twice, with changes before and after."""
+        words: list[str] = []
+        for _ in range(self.random.choice((1, 1, 1, 2))):
+            words += self.random.choice(([], self._sets(what, match), self._vlan(match) if not words else []))
+            words.append("debug_recirc")
+        tagged = any("push_vlan" in word or word.endswith(("vlan_vid", "vlan_pcp")) for word in words)
+        after = self.random.choice(([], self._sets(what, match), ["pop_vlan"] if tagged else []))
+        return [*words, *after]
 
     def _vlan(self, match: Sequence[str]) -> list[str]:
         """Tags; only what the match says to be there is taken off or changed."""
@@ -161,7 +204,13 @@ def mac(address: bytes) -> str:
     return address.hex(":")
 
 
-EDITS = ("set(", "push_vlan", "pop_vlan")  # actions of the datapath; each must be offloaded at times
+EDITS = (
+    "set(",
+    "push_vlan",
+    "pop_vlan",
+    "tnl_pop(",
+    "recirc(",
+)  # actions of the datapath; each must be offloaded at times
 MANY = 30_000  # of so many frames
 
 
@@ -193,5 +242,5 @@ def planted(table: Table, fault: str) -> tuple[Table, Table]:
         ends = ["actions=output:1"], ["actions=output:1"]
     left, right = ([*flows, *(head + end for end in each)] for each in ends)
     if fault == "count":  # the same frames to the same port, half of them by a flow that the other side has not got
-        right.append(f"cookie={len(right)},priority=1,in_port=2,actions=output:1")
+        right.append("priority=1,in_port=2,actions=output:1")
     return replace(table, flows=tuple(left)), replace(table, flows=tuple(right))

@@ -144,6 +144,7 @@ class Switch:
         ports: Sequence[str] = PORTS,
         requests: Sequence[str] = PORTS,
         settings: Sequence[str] = (),
+        options: Sequence[str] = (),
     ) -> None:
         self.build = build
         self.folder = folder
@@ -151,6 +152,7 @@ class Switch:
         self.ports = ports
         self.requests = requests
         self.settings = settings
+        self.options = options
         self.database: subprocess.Popen[bytes] | None = None
         self.daemon: subprocess.Popen[bytes] | None = None
 
@@ -187,7 +189,7 @@ class Switch:
         self.daemon = subprocess.Popen(
             ["ip", "netns", "exec", self.namespace, self.build / "ovs-vswitchd", f"unix:{self.folder}/db.sock",
              f"--unixctl={self.folder}/vswitchd.ctl", f"--log-file={self.folder}/vswitchd.log",
-             "-vconsole:off", "-vsyslog:off"],
+             "-vconsole:off", "-vsyslog:off", *self.options],
             env=self.environment(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 

@@ -103,7 +103,7 @@ def test_random_frames_and_tables_find_what_is_planted_and_nothing_else(plant: s
     if plant is None:
         assert done.stdout.endswith("the same ports, the same bytes, the same counters\n")
     elif plant == "count":
-        assert "counters of cookie=" in done.stdout
+        assert "counters of priority=" in done.stdout
     else:
         assert "  second: port " in done.stdout  # the frame, and what came out
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import struct
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
 BROADCAST = bytes([255] * 6)
@@ -79,6 +79,12 @@ class Packets:
             head = struct.pack("!H", self._wrong(min(len(body), 1500), 1500))
         return self._cut(ethertype, addresses + tags + head + body)
 
+    def not_ip(self, port: int) -> bytes:
+        """A frame without a tag that is neither of IPv4 nor of IPv6."""
+        ethertype, body = self._arp() if self.random.random() < 0.5 else (0x88CC, self._payload())
+        addresses = self._destination() + self.random.choice(macs(port))
+        return (addresses + struct.pack("!H", ethertype) + body).ljust(60, b"\0")
+
     def greeting(self, port: int, mac: bytes, vlan: int | None) -> bytes:
         """A frame by which a switch learns an address."""
         tag = b"" if vlan is None else struct.pack("!HH", 0x8100, vlan)
@@ -113,8 +119,9 @@ class Packets:
             udp = udp[:6] + struct.pack("!H", self._sum(right)) + udp[8:]
         more = b"\1" * 4 if some() < 0.03 else b""
         fragment = choose((0x2000, 0x0001)) if some() < 0.02 else choose((0, 0x4000))
-        ip = struct.pack("!BBHHHBBH", 0x45 + len(more) // 4, choose(TOSES), self._wrong(20 + len(more) + len(udp), 0xFFFF),
-                         7, fragment, choose((1, 64, 255)), UDP, 0) + source + destination + more  # fmt: skip
+        length = self._wrong(20 + len(more) + len(udp), 0xFFFF)
+        ip = struct.pack("!BBHHHBBH", 0x45 + len(more) // 4, choose(TOSES), length, 7, fragment,
+                         choose((1, 64, 255)), UDP, 0) + source + destination + more  # fmt: skip
         value = checksum(ip) if some() < 0.96 else self.random.getrandbits(16)
         ip = ip[:10] + struct.pack("!H", value) + ip[12:]
         outer = (TUNNEL_MAC if some() < 0.97 else BROADCAST) + bytes([2, 0, 0, 0, 0x99, 2])
@@ -291,3 +298,117 @@ class Packets:
     def _other(self) -> tuple[int, bytes]:
         self._note("other Ethernet types")
         return self.random.choice((*ETHERTYPES, 0x9001 | self.random.getrandbits(12))), self._payload()
+
+
+class Connections:
+    """Frames of some TCP and UDP connections between the first two ports, mostly right ones, step by step.
+
+    Frames of a step belong to different connections, so that their order does not matter.
+    """
+
+    def __init__(self, seed: str, count: int) -> None:
+        self.random = random.Random(f"{seed}/connections")  # noqa: S311 (a test)
+        self.kinds: Counter[str] = Counter()
+        self.scripts = [self._script(number) for number in range(count)]
+
+    def steps(self) -> Iterator[list[tuple[int, bytes]]]:
+        """Port and frame of each connection that has one left, for each step."""
+        scripts = list(self.scripts)
+        while scripts:
+            step = []
+            for script in list(scripts):
+                frame = next(script, None)
+                if frame is None:
+                    scripts.remove(script)
+                else:
+                    step.append(frame)
+            if step:
+                yield step
+
+    def _script(self, number: int) -> Iterator[tuple[int, bytes]]:
+        choose, some = self.random.choice, self.random.random
+        version = choose((4, 4, 6))
+        ends = [IPv4Address(f"10.1.{side}.{number + 1}").packed if version == 4
+                else IPv6Address(f"2001:db8:1:{side}::{number + 1}").packed for side in range(2)]  # fmt: skip
+        ports = (choose((1024, 40000, 65535)), choose((53, 80, 443, 21 if some() < 0.1 else 8080)))
+        tag = struct.pack("!HH", 0x8100, 7) if some() < 0.15 else b""
+        flow = _Flow(self, ends, ports, version, tag)
+        self.kinds["TCP connection" if (tcp := some() < 0.65) else "UDP connection"] += 1
+        yield from flow.tcp() if tcp else flow.udp()
+
+
+class _Flow:
+    """A connection of `Connections`: what it sends, by port."""
+
+    def __init__(self, of: Connections, ends: list[bytes], ports: tuple[int, int], version: int, tag: bytes) -> None:
+        self.random = of.random
+        self.kinds = of.kinds
+        self.ends, self.ports, self.version, self.tag = ends, ports, version, tag
+        self.seq = [self.random.getrandbits(32), self.random.getrandbits(32)]
+        self.scale = self.random.choice((None, 0, 7))
+
+    def udp(self) -> Iterator[tuple[int, bytes]]:
+        """Both sides talk, but for some who get no answer."""
+        for step in range(self.random.randint(4, 14)):
+            side = step % 2 if step < 2 else self.random.randrange(2)
+            data = self.random.randbytes(self.random.choice((0, 1, 18, 300)))
+            yield side, self._frame(side, UDP, struct.pack("!HHHH", *self._ports(side), 8 + len(data), 0) + data, 6)
+
+    def tcp(self) -> Iterator[tuple[int, bytes]]:
+        """A handshake, data, often an end, and what is wrong now and then."""
+        for _ in range(self.random.choice((1, 1, 2))):
+            options = b"" if self.scale is None else struct.pack("!BBBB", 1, 3, 3, self.scale)
+            yield 0, self._segment(0, 0x02, options=options)
+            self.seq[0] += 1
+            yield 1, self._segment(1, 0x12, options=options)
+            self.seq[1] += 1
+            yield 0, self._segment(0, 0x10)
+            for _ in range(self.random.randint(3, 14)):
+                side = self.random.randrange(2)
+                flags = self.random.choice((0x10, 0x10, 0x18, 0x18, 0x38, 0xD0)) if self.random.random() < 0.96 else 0
+                data = self.random.randbytes(self.random.choice((0, 0, 1, 100, 1000)))
+                off = self.random.choice((1, -1, 70000, -70000, 1 << 20, 1 << 31)) if self.random.random() < 0.1 else 0
+                yield side, self._segment(side, flags, data, off)
+                if not off and flags:
+                    self.seq[side] += len(data)
+            end = self.random.random()
+            if end < 0.3:
+                yield 0, self._segment(0, 0x04)
+            elif end < 0.8:
+                for side in self.random.sample((0, 1), 2):
+                    yield side, self._segment(side, 0x11)
+                    self.seq[side] += 1
+                yield 0, self._segment(0, 0x10)
+                yield 1, self._segment(1, 0x18, b"late")
+
+    def _ports(self, side: int) -> tuple[int, int]:
+        return self.ports if side == 0 else (self.ports[1], self.ports[0])
+
+    def _segment(self, side: int, flags: int, data: bytes = b"", off: int = 0, options: bytes = b"") -> bytes:
+        offset = 5 + len(options) // 4
+        window = self.random.choice((0, 1, 500, 65535)) if self.random.random() < 0.3 else 8000
+        sequence, acknowledged = (self.seq[side] + off) & 0xFFFFFFFF, self.seq[1 - side] & 0xFFFFFFFF
+        head = struct.pack("!HHIIHHHH", *self._ports(side), sequence, acknowledged if flags & 0x10 else 0,
+                           offset << 12 | flags, window, 0, 0)  # fmt: skip
+        return self._frame(side, TCP, head + options + data, 16)
+
+    def _frame(self, side: int, kind: int, body: bytes, at: int) -> bytes:
+        source, destination = self.ends[side], self.ends[1 - side]
+        value = checksum(source + destination + struct.pack("!II", len(body), kind) + body + b"\0" * (len(body) % 2))
+        wrong = self.random.random()
+        if wrong < 0.04:
+            value ^= 0x0101
+            self.kinds["wrong checksum"] += 1
+        elif wrong < 0.06:
+            value = 0
+        body = body[:at] + struct.pack("!H", value) + body[at + 2 :]
+        if self.version == 4:
+            ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 1, 0x4000, 64, kind, 0) + source + destination
+            check = checksum(ip) if self.random.random() < 0.97 else 1
+            head, ethertype = ip[:10] + struct.pack("!H", check) + ip[12:], 0x0800
+        else:
+            head = struct.pack("!IHBB", 6 << 28, len(body), kind, 64) + source + destination
+            ethertype = 0x86DD
+        addresses = macs(1 - side)[0] + macs(side)[0]
+        frame = addresses + self.tag + struct.pack("!H", ethertype) + head + body
+        return frame.ljust(60, b"\0") if self.random.random() < 0.8 else frame

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from diff_packets import GENEVE, GREETING, IPV4, IPV6, L4_PORTS, TUNNEL_IP, TUNNEL_PEERS, VLANS, VNIS, VXLAN, macs
 
 #: What a table's flows may do. `plain` is what an offload takes first; each of the others has it as well.
-KINDS = ("plain", "plain", "vlan", "fields", "recirc", "tunnel", "tunnel", "normal", "mixed")
+KINDS = ("plain", "plain", "vlan", "fields", "recirc", "tunnel", "tunnel", "conntrack", "conntrack", "normal", "mixed")
 #: Ports by which frames come out of tunnels, by their OpenFlow number.
 TUNNELS = {101: "vxlan", 102: "geneve"}
-#: Priorities from here on are of flows that a frame meets after another one, out of a tunnel; and the highest of all.
+#: Priorities from here on are of flows that a frame meets after another one: out of a tunnel, or tracked; the highest.
 SECOND, HIGHEST = 20_000, 22_000
 #: Fields that may be set, by what the flow matches; Open vSwitch wants to be sure that they are there.
 IPV4_FIELDS = ("set_field:{ip}->ip_src", "set_field:{ip}->ip_dst")
@@ -48,6 +48,9 @@ class Tables:
     def table(self) -> Table:
         """The next one."""
         kind = self.random.choice(KINDS)
+        if kind == "conntrack":
+            last = f"priority=0,actions={self._output()}"
+            return Table(kind, (*self._tracked(), last))
         # what `normal` does must depend on no order: the frames by which addresses are learned meet no other flow
         flows = [f"priority=2000,dl_type=0x{GREETING:x},actions=normal"] if kind in ("normal", "mixed") else []
         count = self.random.randint(4, 14)
@@ -61,6 +64,41 @@ class Tables:
             flows = [*self._tunnels(), *flows]
         last = self.random.choice(("drop", *[self._output()] * 4))
         return Table(kind, (*flows, f"priority=0,actions={last}"))
+
+    def _tracked(self) -> list[str]:
+        """A firewall that the first port may open connections through, in one zone or two."""
+        choose, some = self.random.choice, self._some
+        zones = self.random.sample((0, 5, 65535), choose((1, 1, 2)))
+        nat, mark = choose(("", "", ",nat")), choose((0, 0, 7))
+        commit = ",".join(
+            f"ct(commit,zone={zone}" + (f",exec(set_field:{mark}->ct_mark)" if mark else "") + ")" for zone in zones
+        )
+        flows = [
+            f"priority={1000 - place},{ip},ct_state=-trk,actions="
+            + ("mod_dl_src:02:00:00:00:aa:01," if some(0.2) else "") + f"ct(table=1,zone={zones[0]}{nat})"
+            for place, ip in enumerate(("ip", "ipv6"))
+        ]  # fmt: skip
+        states: list[tuple[str, str]] = []
+        for ip in ("ip", "ipv6"):
+            states.append((f"{ip},ct_state=+trk+new,in_port=1", f"{commit},output:2"))
+            for port in (1, 2):
+                matched = (
+                    f"{ip},ct_state=+trk+est{choose(('', '-rpl', '-inv')) if port == 1 else '+rpl'},in_port={port}"
+                )
+                if mark and some(0.7):
+                    matched += f",ct_mark={mark}{choose(('', '/0x1'))}"
+                edit = choose(("", "", "mod_dl_dst:02:00:00:00:aa:02,", "dec_ttl,", "push_vlan:0x8100,"))
+                last = f"{edit}output:{3 - port}"
+                states.append((matched, last if len(zones) == 1 else f"ct(table=2,zone={zones[1]}{nat})"))
+        states.append(("ct_state=+inv+trk", choose(("drop", "output:3"))))
+        states.append(("", "output:3"))
+        flows += [
+            ",".join(filter(None, [f"table=1,priority={SECOND + 900 - place}", matched, f"actions={actions}"]))
+            for place, (matched, actions) in enumerate(states)
+        ]
+        for place, state in enumerate(("+trk+est", "+trk-est")):
+            flows.append(f"table=2,priority={SECOND + 100 - place},ct_state={state},actions=output:{choose((1, 2, 3))}")
+        return flows
 
     def _tunnels(self) -> list[str]:
         """What sends frames into the ends of tunnels, and what frames out of them meet."""
@@ -82,9 +120,7 @@ class Tables:
             kind = self.random.choice(("plain", "plain", "vlan", "fields", "recirc"))
             actions = self._actions(kind, what, match, alone=True)
             flows.append(f"priority={SECOND + 1000 - place},{','.join(match)},actions={actions}")
-        return flows + [
-            f"priority={SECOND + port},in_port={port},actions={self._output()}" for port in TUNNELS
-        ]
+        return flows + [f"priority={SECOND + port},in_port={port},actions={self._output()}" for port in TUNNELS]
 
     def _some(self, share: float) -> bool:
         return self.random.random() < share
@@ -204,14 +240,10 @@ def mac(address: bytes) -> str:
     return address.hex(":")
 
 
-EDITS = (
-    "set(",
-    "push_vlan",
-    "pop_vlan",
-    "tnl_pop(",
-    "recirc(",
-)  # actions of the datapath; each must be offloaded at times
+#: Actions of the datapath; each must be offloaded at times.
+EDITS = ("set(", "push_vlan", "pop_vlan", "tnl_pop(", "recirc(", "ct(")
 MANY = 30_000  # of so many frames
+SEVERAL = ("recirc", "tunnel", "conntrack")  # kinds of tables in which some frames must have met several
 
 
 def edits(flows: str) -> Counter[str]:
@@ -220,11 +252,20 @@ def edits(flows: str) -> Counter[str]:
     return Counter(edit for each in actions for edit in EDITS if edit in each)
 
 
-def not_offloaded(sent: int, offloaded: int, edited: Counter[str]) -> list[str]:
-    """What never was, and so is not compared; `edited`: offloaded flows, by edit, which few frames need not meet."""
+def not_offloaded(sent: int, offloaded: int, edited: Counter[str], several: Counter[str]) -> list[str]:
+    """What never was, and so is not compared.
+
+    `edited`: offloaded flows, by edit, which few frames need not meet; `several`: frames that met several offloaded
+    flows, by kind of table.
+    """
     if not offloaded:
         return ["nothing was offloaded"]
-    return [f"no flow with {edit.rstrip('(')} was offloaded" for edit in EDITS if sent >= MANY and not edited[edit]]
+    if sent < MANY:
+        return []
+    missing = [f"no flow with {edit.rstrip('(')} was offloaded" for edit in EDITS if not edited[edit]]
+    return missing + [
+        f"no frame of a table of {kind} met several flows in XDP" for kind in SEVERAL if not several[kind]
+    ]
 
 
 PLANTS = ("port", "bytes", "count")

@@ -208,9 +208,9 @@ class Switch:
         bridge = f"unix:{self.folder}/br0.mgmt"
         return run(str(self.build / "ovs-ofctl"), "-O", "OpenFlow15", command, bridge, *argv, stdin=stdin)
 
-    def offloaded(self) -> int:
-        """Frames that offloaded flows forwarded or dropped, which the PMD threads have not seen."""
-        return sum(map(int, re.findall(r"\bxdp_flow_packets=(\d+)", self.ofctl("dump-ports"))))
+    def offloaded(self, which: str = "packets") -> int:
+        """Frames that offloaded flows forwarded or dropped, unseen by PMD threads; or those that were `recirculated`."""
+        return sum(map(int, re.findall(rf"\bxdp_flow_{which}=(\d+)", self.ofctl("dump-ports"))))
 
     def add_port(self, port: str, kind: str = "afxdp") -> None:
         """Adds a port with default options; those of `requests` get the OpenFlow number of their place in `ports`."""

@@ -25,11 +25,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from diff_packets import TUNNEL_IP, TUNNEL_MAC, VLANS, Packets, macs
+from diff_packets import TUNNEL_IP, TUNNEL_MAC, VLANS, Connections, Packets, macs
 from diff_tables import HIGHEST, PLANTS, SECOND, TUNNELS, Table, Tables, edits, not_offloaded, planted
 from frames import Wire, ports, wait_readable
 from lab import FAILED, StormError, Switch, at_least, ready, run, wait_for
@@ -40,7 +41,7 @@ SETTINGS = tuple(f"other_config:{key}" for key in ("pmd-sleep-max=500", "max-idl
 # The action debug_recirc is one of its test actions.
 DEBUG = ("--enable-dummy",)
 QUIET_S, LATE_S = 0.03, 2.0
-COUNTED = re.compile(r"^duration=\w+, n_packets=(\d+), n_bytes=(\d+), priority=(\d+)", re.MULTILINE)
+COUNTED = re.compile(r"^(?:table_id=[12], )?duration=\w+, n_packets=(\d+), n_bytes=(\d+), priority=(\d+)", re.MULTILINE)
 
 
 class Side:
@@ -56,8 +57,9 @@ class Side:
         """Ports of tunnels, whose frames come to the switch's own port."""
         mac = TUNNEL_MAC.hex(":")
         self.switch.vsctl("set", "Bridge", "br0", f"other-config:hwaddr={mac}")
-        run("ip", "-n", self.switch.namespace, "addr", "add", f"{TUNNEL_IP}/24", "dev", "br0")
-        run("ip", "-n", self.switch.namespace, "link", "set", "br0", "up")
+        # with nobody to talk to: the kernel must not answer what comes to the port
+        run("ip", "-n", self.switch.namespace, "addr", "add", f"{TUNNEL_IP}/32", "dev", "br0")
+        run("ip", "-n", self.switch.namespace, "link", "set", "br0", "arp", "off", "multicast", "off", "up")
         for number, kind in TUNNELS.items():
             self.switch.vsctl("add-port", "br0", kind, "--", "set", "interface", kind, f"type={kind}",
                               "options:remote_ip=flow", "options:key=flow", f"ofport_request={number}")  # fmt: skip
@@ -71,6 +73,7 @@ class Side:
         """The flows of a table, and none of the datapath from before."""
         self.switch.ofctl("del-flows")
         self.switch.appctl("revalidator/purge")
+        self.switch.appctl("dpctl/flush-conntrack")
         self.switch.ofctl("add-flows", "-", stdin="\n".join(table.flows) + "\n")
         self.came.clear()
 
@@ -86,7 +89,7 @@ class Side:
         return self.came.total() - before
 
     def counts(self, how: str = "wait") -> dict[int, tuple[int, int]]:
-        """Packets and bytes of each flow by its priority, after a round of the revalidators; with `purge` their last one.
+        """Packets and bytes of flows by their priority, after a round of the revalidators; with `purge` their last one.
 
         A purge under traffic loses some: what the PMD thread counts on a flow that was just read and deleted.
         """
@@ -95,6 +98,10 @@ class Side:
         found = COUNTED.findall(self.switch.appctl("bridge/dump-flows", "br0"))
         own = ((int(priority), int(packets), int(octets)) for packets, octets, priority in found)
         return {priority: (packets, octets) for priority, packets, octets in own if priority <= HIGHEST}
+
+    def connections(self) -> list[str]:
+        """Those that are tracked, and in which state."""
+        return sorted(self.switch.appctl("dpctl/dump-conntrack").splitlines())
 
     def flows(self) -> str:
         """The datapath's flows."""
@@ -108,8 +115,10 @@ class Found:
     Attributes:
         sent: Frames into each side.
         came: Frames out of the first side.
+        connections: Tracked ones at the end of a table.
         offloaded: Frames that met offloaded flows, on the second side.
         offloaded_in: Kinds of tables, and in how many of them some did.
+        several_in: Kinds of tables, and frames of theirs that met several offloaded flows.
         edits: What offloaded flows of the second side change, and how many of them do.
         differences: In words.
     """
@@ -118,7 +127,9 @@ class Found:
     came: int = 0
     offloaded: int = 0
     offloaded_in: Counter[str] = field(default_factory=Counter)
+    several_in: Counter[str] = field(default_factory=Counter)
     edits: Counter[str] = field(default_factory=Counter)
+    connections: int = 0
     tables: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
@@ -215,42 +226,80 @@ def indented(text: str) -> list[str]:
     return [f"    {line}" for line in text.splitlines()]
 
 
+def unlike(here: Counter[tuple[int, bytes]], there: Counter[tuple[int, bytes]]) -> list[str]:
+    """The first frames that came on one side only."""
+    return [
+        f"  {side}: port {port + 1}: {frame.hex()}"
+        for side, counter in (("without", here - there), ("with", there - here))
+        for port, frame in list(counter)[:3]
+    ]
+
+
+def all_frames(packets: Packets, table: Table, asked: argparse.Namespace) -> Iterator[list[tuple[int, bytes]]]:
+    """Random frames with their ports, all of them as many times as asked for."""
+    frames = []
+    for _ in range(asked.frames):
+        port = packets.random.randrange(len(PORTS))
+        frames.append((port, packets.frame(port, tunnels=0.7 if table.kind == "tunnel" else 0.0)))
+    yield from [frames] * asked.times
+
+
+def tracked_frames(seed: str, packets: Packets, asked: argparse.Namespace) -> Iterator[list[tuple[int, bytes]]]:
+    """Frames of connections, in their order, and others between them that are not of IP."""
+    connections = Connections(seed, max(asked.frames // 6, 1))
+    for step in connections.steps():
+        for _ in range(2):
+            port = packets.random.randrange(len(PORTS))
+            step.append((port, packets.not_ip(port)))
+        yield step
+    packets.kinds.update(connections.kinds)
+
+
 def run_table(sides: tuple[Side, Side], number: int, asked: argparse.Namespace, found: Found) -> None:
     """One table, its frames, and what differs."""
     seed = f"{asked.seed}/{number}"
     table = Tables(seed, len(PORTS)).table()
     tables = planted(table, asked.plant) if asked.plant else (table, table)
     packets = Packets(seed, len(PORTS))
-    frames = []
-    for _ in range(asked.frames):
-        port = packets.random.randrange(len(PORTS))
-        frames.append((port, packets.frame(port, tunnels=0.7 if table.kind == "tunnel" else 0.0)))
+    if table.kind == "conntrack":
+        batches = list(tracked_frames(seed, packets, asked))
+    else:
+        batches = list(all_frames(packets, table, asked))
+    frames = [frame for batch in batches for frame in batch]
     for side, flows in zip(sides, tables, strict=True):
         side.load(flows)
     greeted = greet(sides, packets) if "normal" in table.flows[0] else 0
-    for _ in range(asked.times):
-        for port, frame in frames:
+    for batch in batches:
+        for port, frame in batch:
             for side in sides:
                 side.send(port, frame)
         settle(sides)
-    sent = asked.times * len(frames)
+    sent = len(frames)
     found.sent += sent
     found.tables[table.kind] += 1
     found.kinds.update(packets.kinds)
     total = sides[1].switch.offloaded()
     found.offloaded_in[table.kind] += total > found.offloaded
     found.offloaded = total
+    several = sides[1].switch.offloaded("recirculated")
+    found.several_in[table.kind] += several - found.several_in.total()
     found.edits.update(edits(sides[1].switch.appctl("dpctl/dump-flows", "-m", "type=offloaded")))
     counts = all_counted(sides, greeted + sent)
     same = settle(sides)
     found.came += sides[0].came.total()
     differences = judge_counts(sides, tables, counts, greeted + sent)
+    connections = [side.connections() for side in sides]
+    found.connections += len(connections[0])
+    if connections[0] != connections[1]:
+        only = [set(connections[index]) - set(connections[1 - index]) for index in range(2)]
+        differences += [f"connections: {sides[0].name}: {sorted(only[0])}, {sides[1].name}: {sorted(only[1])}"]
     if not same:
         here, there = (side.came for side in sides)
         words = (
             f"{(here - there).total()} frames came only without offload or later, {(there - here).total()} only with"
         )
-        differences = [words, *explain(sides, frames, asked), *differences]
+        more = [] if table.kind == "conntrack" else explain(sides, batches[0], asked)
+        differences = [words, *unlike(here, there), *more, *differences]
     if differences:
         head = f"table {number} ({table.kind}), seed {asked.seed}:"
         flows = "\n".join(f"    {flow}" for flow in tables[1].flows)
@@ -322,11 +371,13 @@ def main(argv: list[str]) -> int:
         print(f"offload_diff: {error}; logs are in {folder}", file=sys.stderr)
         return 2
     if asked.offload and not found.differences:
-        found.differences += not_offloaded(found.sent, found.offloaded, found.edits)
+        found.differences += not_offloaded(found.sent, found.offloaded, found.edits, found.several_in)
     print(f"{found.sent} frames in, {found.came} out, {found.tables.total()} tables: {dict(found.tables)}")
     print(f"frames: {dict(found.kinds.most_common())}")
+    print(f"connections: {found.connections}")
     if asked.offload:
         print(f"offloaded: {found.offloaded} frames, in tables {dict(found.offloaded_in)}")
+        print(f"several flows in XDP: {dict(+found.several_in)} frames")
         print(f"offloaded flows with {dict(found.edits)}")
     if found.differences:
         print(f"offload_diff: {len(found.differences)} differences, the last: {found.differences[-1]}", file=sys.stderr)

@@ -3,7 +3,8 @@
 
 
 *** Settings ***
-Documentation    What applications get of each switch: TCP and UDP between programs on A and C, every byte checked.
+Documentation    What applications get of each switch, and without one: TCP and UDP between programs on A and C, every
+...              byte checked.
 ...
 ...              [Cfg] suites/studies/applications.yaml: every forwarder at every workload, interleaved in random order.
 ...              [Ver] A row passes when every forwarder that can run here was measured at that workload, and every

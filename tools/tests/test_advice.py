@@ -12,9 +12,11 @@ from lab.records import point, run_record, trial
 
 from xdplab.analysis import summarise
 from xdplab.analysis.answers.advice import Advice
+from xdplab.analysis.answers.undercut import undercut
 from xdplab.analysis.compare import hindrance_of
 from xdplab.analysis.run import Run
 from xdplab.forwarders import plain_name
+from xdplab.measure.figure import P50, P99
 from xdplab.model import ForwarderSpec, Pipeline, Point, TrialRecord
 
 OVS, PACKET, XDP, BRIDGE = (point(name) for name in ("ovs-afxdp", "ovs-afpacket", "xdp", "linux-bridge"))
@@ -46,6 +48,21 @@ def test_the_leader_is_named_with_the_next_and_switches_among_themselves() -> No
     assert any(
         text.startswith("OVS on AF_XDP is ahead with 2 µs, 15 times as fast as OVS on AF_PACKET") for text in texts
     )
+
+
+def test_a_direct_link_is_read_next_to_forwarders_and_wins_nothing() -> None:
+    pair = point("veth-pair")
+    points = [OVS, PACKET, XDP, pair]
+    trials = [*measured(OVS, 2), *measured(PACKET, 30), *measured(XDP, 0.7), *measured(pair, 0.1)]
+    assert advice(points, trials) == advice(points[:3], trials[:15])
+    assert "0.7 µs" in advice(points, trials)[0].text
+    run = run_record(*points, study={**LATENCY, "repetitions": 5})
+    summaries = summarise(run, trials)
+    assert [each.value("p50_us") for each in summaries if not each.forwards] == [pytest.approx(0.1, rel=0.01)]
+    assert undercut(summaries, (P50, P99)) == {OVS.id, PACKET.id}  # by XDP, which nothing that forwards undercuts
+    assert "veth pair without a switch" in render(run, trials)
+    alone = run_record(XDP, pair, study={**LATENCY, "repetitions": 5})
+    assert Run(Path("nowhere"), alone, trials[10:]).answer.sentence.startswith("No answer: nothing to compare with")
 
 
 def test_equal_ones_are_not_ordered_and_one_repetition_says_nothing() -> None:
@@ -107,6 +124,7 @@ def test_the_report_has_it_with_its_limits_and_plain_names_with_what_to_type() -
         ("testpmd:burst=64", "DPDK testpmd on AF_XDP (burst=64)"),
         ("vpp-dpdk:port=af_packet", "VPP with DPDK on AF_PACKET"),
         ("xdp:object=/tmp/mine.o", "XDP program mine.o"),
+        ("veth-pair", "veth pair without a switch"),
         ({"name": "command", "options": {"argv": ["/usr/bin/mine", "{port_a}"]}}, "program mine"),
         ({"name": "xdp", "label": "the floor"}, "the floor"),
     ],

@@ -3,15 +3,21 @@
 
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.records import point
 from lab.rooted import Lab
 
 from xdplab.hosts.kernel import version_of
+from xdplab.methods.applications.ends import Ends
+from xdplab.model import TestbedSpec
+from xdplab.runner.place import dut_of
+from xdplab.testbed import open_testbed
 
 pytestmark = pytest.mark.root
 
@@ -52,6 +58,7 @@ SEC("xdp") int swaps(struct xdp_md *ctx) { return forward(ctx, 0); }
 char LICENSE[] SEC("license") = "GPL";
 """
 _OVS, _XDP, _BRIDGE, _OVS_AF_PACKET = ({"name": name} for name in ("ovs-afxdp", "xdp", "linux-bridge", "ovs-afpacket"))
+_NO_SWITCH = {"name": "veth-pair"}
 _OVS_GENERIC = {**_OVS, "options": {"xdp_mode": "generic"}}
 _OVS_FILLS = {**_OVS, "options": {"build": "patched", "fill_checksums": True}}
 _OVS_MULTI_BUFFER = {**_OVS, "options": {"build": "patched", "multi_buffer": True}}
@@ -70,16 +77,17 @@ def test_each_workload_is_measured_and_every_setting_put_back(lab: Lab) -> None:
     ours = ["bulk", "bulk:4", "requests", "requests:8", "connections:4", "udp"]
     others = {"iperf3": "iperf3", "web": "wrk", "memcached": "memcached"}
     there = [name for name, program in others.items() if shutil.which(program)]
-    found = rows(lab, ["xdp"], {"workloads": [*ours, *there], "directions": ["both"]})
-    assert {row["status"] for row in found.values()} == {"ok"}
-    for workload in ("bulk", "bulk:4", "udp", *({"iperf3"} & {*there})):
-        assert found["xdp", workload]["measured"]["goodput_mbps"]["value"] > 50
-    for workload in ("requests", "requests:8", *({"web", "memcached"} & {*there})):
-        assert found["xdp", workload]["measured"]["requests_per_s"]["value"] > 500
-    assert found["xdp", "connections:4"]["measured"]["connections_per_s"]["value"] > 200
-    for workload in ("bulk", "requests", "connections:4"):
-        assert 1 < found["xdp", workload]["measured"]["p50_us"]["value"] < 1e6
-    assert found["xdp", "bulk"]["measured"]["cpu_s_per_gbit"]["value"] > 0
+    found = rows(lab, ["xdp", "veth-pair"], {"workloads": [*ours, *there], "directions": ["both"]})
+    assert {row["status"] for row in found.values()} == {"ok"}, [row["reason"] for row in found.values()]
+    for forwarder in ("xdp", "veth-pair"):
+        for workload in ("bulk", "bulk:4", "udp", *({"iperf3"} & {*there})):
+            assert found[forwarder, workload]["measured"]["goodput_mbps"]["value"] > 50
+        for workload in ("requests", "requests:8", *({"web", "memcached"} & {*there})):
+            assert found[forwarder, workload]["measured"]["requests_per_s"]["value"] > 500
+        assert found[forwarder, "connections:4"]["measured"]["connections_per_s"]["value"] > 200
+        for workload in ("bulk", "requests", "connections:4"):
+            assert 1 < found[forwarder, workload]["measured"]["p50_us"]["value"] < 1e6
+        assert found[forwarder, "bulk"]["measured"]["cpu_s_per_gbit"]["value"] > 0
 
 
 @pytest.mark.parametrize(
@@ -93,6 +101,7 @@ def test_each_workload_is_measured_and_every_setting_put_back(lab: Lab) -> None:
         (_XDP_GENERIC, _TSO, "ok", ["segmentation offload (TSO) slows TCP", "XDP is in generic mode there"]),
         (_OVS_AF_PACKET, {"offloads": ["gro"]}, "ok", ["(GRO) at the forwarder's ports slows TCP", " gro off"]),
         (_XDP, _TSO, "unsupported", ["tcp-segmentation-offload stays off at a0"]),
+        (_NO_SWITCH, {"offloads": ["checksum+segmentation+vlan"], "vlan": 10, "mtus": [3000]}, "ok", []),
     ],
 )
 def test_what_breaks_or_slows_tcp_is_named_with_the_command_that_fixes_it(
@@ -102,6 +111,26 @@ def test_what_breaks_or_slows_tcp_is_named_with_the_command_that_fixes_it(
     assert row["status"] == status, row["reason"]
     said = row["reason"] if status == "unsupported" else " ".join(row["figures"].get("findings", ()))
     assert all(each in said for each in words), said
+
+
+def test_what_applications_set_at_the_direct_link_is_put_back() -> None:
+    name = f"direct-{secrets.token_hex(2)}"
+    testbed = open_testbed(TestbedSpec(name=name, kind="embedded"))
+    testbed.up()
+    try:
+        dut = dut_of(testbed, point("veth-pair"), testbed.layout)
+        client, server = dut.peers
+
+        def shown() -> list[str]:
+            asked = (["ethtool", "-k"], ["ip", "address", "show", "dev"], ["ip", "neighbour", "show", "dev"])
+            return [each.host.run([*argv, each.ifname]).stdout for each in dut.peers for argv in asked]
+
+        before = shown()
+        with Ends(client, server, (), ("checksum", "segmentation"), 1400, 10).in_use(testbed.folder_on(client.host)):
+            assert len([1 for old, new in zip(before, shown(), strict=True) if old != new]) == 4
+        assert shown() == before
+    finally:
+        testbed.down()
 
 
 @pytest.mark.skipif(

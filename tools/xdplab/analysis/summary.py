@@ -95,6 +95,7 @@ def _summary(
         point_id=point_id,
         forwarder=point.name,
         plain_name=_plain_name(run, point),
+        forwards=run.pipelines.get(point.forwarder.title) != (),
         levels=dict(point.levels),
         setting=point.setting,
         tester=point.tester,

@@ -85,7 +85,7 @@ class Forwarder(ABC, Generic[OptionsT]):
     silent_s: float = 5.0
     #: Links it makes on its host, for removing them when it was killed.
     own_links: ClassVar[tuple[str, ...]] = ()
-    #: Pipelines that it can do.
+    #: Pipelines that it can do. None: it forwards nothing, A and C are on the testbed's direct link, and B has no port.
     pipelines: ClassVar[tuple[str, ...]] = (CROSS.kind,)
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False

@@ -29,6 +29,15 @@ def make_forwarder(spec: ForwarderSpec) -> Forwarder[Any]:
     return cls(validated(cls.options_model, spec.options, f"forwarder {spec.name}"))
 
 
+def is_direct(spec: ForwarderSpec) -> bool:
+    """Whether A and C are on the testbed's direct link, with nothing in between.
+
+    Raises:
+        InputError: no such forwarder.
+    """
+    return not forwarder_class(spec.name).pipelines
+
+
 def plain_name(spec: ForwarderSpec) -> str:
     """Its label, or what it is in plain words: options that these do not cover stand in parentheses.
 

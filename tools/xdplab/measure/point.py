@@ -25,6 +25,8 @@ class PointSummary(Model):
     forwarder: str
     #: What readers call it who do not know our names: `OVS on AF_XDP`.
     plain_name: str
+    #: False: A and C were connected directly. Others are read against it, and it wins nothing.
+    forwards: bool = True
     #: What the method does of several things it can do: a workload, a rate.
     levels: dict[str, Any] = {}
     #: The same for points that differ in the forwarder only: what may be divided by one another.

@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.registry import is_direct
 from xdplab.forwarders.work import other_rules
 from xdplab.hosts.kernel import kernel_threads
 from xdplab.model import CpuLayout, Path, Point
@@ -13,7 +14,9 @@ from xdplab.testers import Watch
 
 
 def ports_of(testbed: Testbed, point: Point) -> tuple[Port, ...]:
-    """The forwarder's: one on `hairpin`."""
+    """The forwarder's: one on `hairpin`, none where A and C are connected directly."""
+    if is_direct(point.forwarder):
+        return ()
     return tuple(testbed.ports[role] for role in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
 
 
@@ -27,10 +30,16 @@ def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
         layout=layout,
         rundir=testbed.folder_on(testbed.dut) / "dut",
         tester_here=testbed.one_machine,
-        peers=tuple(testbed.ports[role] for role in ("a0", "c0")[: len(ports)]),
+        peers=tuple(testbed.ports[role] for role in ("a0", "c0")[: len(ports)]) or _direct_ports(testbed),
         pipeline=point.pipeline,
         pods=testbed.pods,
     )
+
+
+def _direct_ports(testbed: Testbed) -> tuple[Port, ...]:
+    """Of A and C; none where they are not connected directly."""
+    direct = testbed.direct_ports()
+    return (direct.first, direct.last) if direct else ()
 
 
 def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
@@ -38,8 +47,8 @@ def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     ports = dataclasses.replace(testbed.tester_ports(point.path), added_bytes=point.pipeline.added_bytes)
     if not point.pipeline.routed:
         return ports
-    first, last = (port.mac for port in ports_of(testbed, point))
-    return dataclasses.replace(ports, routers=(first, last), rules=other_rules(point.pipeline))
+    routers = (testbed.ports["b0"].mac, testbed.ports["b1"].mac)
+    return dataclasses.replace(ports, routers=routers, rules=other_rules(point.pipeline))
 
 
 def watch_of(forwarder: Forwarder[Any], dut: Dut) -> Watch:

@@ -37,23 +37,37 @@ def refusal(
 ) -> str | None:
     """None, or what of a repetition is impossible: a knob, the forwarder, or what the method needs besides."""
     return (
-        _of_no_interface(point, method, forwarder)
+        _of_no_port(point, method, forwarder)
         or settings.unsupported()
         or _of_work(point, method, forwarder, dut, client)
     )
 
 
-def _of_no_interface(point: Point, method: Method[Any], forwarder: Forwarder[Any]) -> str | None:
-    """None, or what is set or watched at interfaces of the forwarder, where its own driver has the ports."""
-    if not forwarder.takes_ports:
+def _of_no_port(point: Point, method: Method[Any], forwarder: Forwarder[Any]) -> str | None:
+    """None, or what is set or watched at ports of the forwarder that are not there, or its own driver's."""
+    name, at_ports = forwarder.name, _knob_at_ports(point)
+    if forwarder.takes_ports:
+        driver = f"{name} with a driver of its own for its ports"
+        if method.at_interfaces:
+            return f"method {method.name} needs interfaces of the kernel, and {driver} leaves none"
+        return at_ports and f"knob {at_ports}: it is of the kernel's driver; {driver} has settings of its own"
+    if forwarder.pipelines:
         return None
-    driver = f"{forwarder.name} with a driver of its own for its ports"
-    if method.at_interfaces:
-        return f"method {method.name} needs interfaces of the kernel, and {driver} leaves none"
-    for name, value in point.knobs.items():
-        if value != UNSET and make_knob(name).scope == "port":
-            return f"knob {name}: it is of the kernel's driver; {driver} has settings of its own"
-    return None
+    if not method.own_ends:
+        return (
+            f"{name}: A and C are connected directly, and method {method.name} sends to a forwarder; "
+            "`xdplab calibrate` measures the tester on that link"
+        )
+    if point.pipeline.kind != "cross":
+        return f"{name}: A and C are connected directly, and nothing there does pipeline {point.pipeline}"
+    return at_ports and f"knob {at_ports}: it is of the forwarder's ports, and {name} has none"
+
+
+def _knob_at_ports(point: Point) -> str | None:
+    """None, or the first that is set at the forwarder's ports."""
+    return next(
+        (name for name, value in point.knobs.items() if value != UNSET and make_knob(name).scope == "port"), None
+    )
 
 
 def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: Dut, client: Port) -> str | None:
@@ -62,7 +76,7 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
         return f"method {method.name} needs interfaces of the kernel at A and C, whose cards are TRex's"
     if client.trex is not None and dut.pipeline.kind != "cross":
         return f"pipeline {dut.pipeline.kind} is proven with frames at interfaces of A and C, whose cards are TRex's"
-    if dut.pipeline.kind not in forwarder.pipelines:
+    if forwarder.pipelines and dut.pipeline.kind not in forwarder.pipelines:
         return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
     if dut.pipeline.pods > len(dut.pods) and not forwarder.simulated:
         return f"pipeline {dut.pipeline}: containers are namespaces of this machine, which the embedded testbed builds"
@@ -94,7 +108,7 @@ def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:
 def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """One of its knobs or its forwarder cannot be."""
     forwarder = plan.method.forwarder(point)
-    reason = _of_no_interface(point, plan.method, forwarder)
+    reason = _of_no_port(point, plan.method, forwarder)
     if reason:
         return reason
     context = KnobContext(testbed.dut, ports_of(testbed, point), testbed.layout, testbed.cpus)

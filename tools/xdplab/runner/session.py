@@ -42,7 +42,7 @@ from xdplab.runner.proof import prove
 from xdplab.runner.refusals import refusal
 from xdplab.runner.restore import Settings
 from xdplab.runner.work_proof import prove_work
-from xdplab.testbed import Testbed, cards
+from xdplab.testbed import Port, Testbed, cards
 from xdplab.testers import Tester, TesterContext
 
 #: How often the connection may be lost while everything is put back.
@@ -125,6 +125,11 @@ class PointSession:
     def dut(self) -> Dut:
         """Where it runs."""
         return self._dut
+
+    @property
+    def _middle(self) -> Port:
+        """A port of the forwarder's host, whether this forwarder has it or not."""
+        return self._testbed.ports["b0"]
 
     def carry_out(self, before: str = "") -> None:
         """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore.
@@ -340,8 +345,8 @@ class PointSession:
         self._testbed.tester_host.make_folder(self._workdir)
         self._dut.host.remove_folder(self._dut.rundir)
         self._settings.apply()
-        self._links_before = None if self._dut.ports[0].simulated else link_names(self._testbed.dut)
-        if self._links_before is not None and self._dut.ports[0].lasting:
+        self._links_before = None if self._middle.simulated else link_names(self._testbed.dut)
+        if self._links_before is not None and self._middle.lasting:
             self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         if self._forwarder.takes_ports:
             self._settings.keep_of_driver()
@@ -352,7 +357,7 @@ class PointSession:
 
     def prove(self) -> None:
         """Frames, and that options are in force."""
-        point, lasting = self._repetition.point, self._dut.ports[0].lasting
+        point, lasting = self._repetition.point, self._middle.lasting
         prove(point, self._forwarder, lambda spec: self._tester.run(self._context("proof"), spec), lasting=lasting)
         prove_work(self._forwarder, self._dut, self._workdir, self.send)
 
@@ -417,7 +422,7 @@ class PointSession:
     def _remove_links(self) -> None:
         if self._links_before is None:
             return
-        lasting = self._dut.ports[0].lasting
+        lasting = self._middle.lasting
         remove_links(self._testbed.dut, self._links_before, only=self._forwarder.own_links if lasting else None)
         if lasting:
             self._testbed.lock.remember(links=[])

@@ -35,7 +35,7 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
 
     Where some only pass frames from port to port, switches are compared among themselves as well.
     """
-    measured = [point for point in points if point.repetitions]
+    measured = [point for point in points if point.repetitions and point.forwards]
     asked = {figure.key: method.goal_points(figure, measured) for figure in method.figures if figure.goal}
     settings = {_place(point) for points_of_goal in asked.values() for point in points_of_goal}
     most = max((len({_place(each) for each in points_of_goal}) for points_of_goal in asked.values()), default=0)

@@ -57,7 +57,7 @@ def answer(
     own = method.answer(run, summaries)
     if own is not None:
         return own
-    titles = tuple(dict.fromkeys(one.forwarder for one in summaries))
+    titles = tuple(dict.fromkeys(one.forwarder for one in summaries if one.forwards))
     wanted = run.study.answer or titles
     if len(wanted) != 2:
         return _unasked(run, method, summaries)
@@ -85,7 +85,7 @@ def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSumma
 
     if method.swept and len(summaries) >= MIN_CONFIGURATIONS:
         return Answer(sentence="Which settings matter in this run: `xdplab analyse` says it.")
-    several = len({one.forwarder for one in summaries}) > 1
+    several = len({one.forwarder for one in summaries if one.forwards}) > 1
     why = "the study names no two forwarders (answer)" if several else "nothing to compare with in this run"
     return _no_answer(why, *_alone(summaries, method.figures))
 

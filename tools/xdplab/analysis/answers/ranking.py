@@ -161,7 +161,8 @@ def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary])
     details += [f"Failed: {', '.join(failed)}."] if failed else []
     said = any(not place.hindrance for place in places.values())
     if not groups:
-        sentence = "Nothing was measured."
+        alone = any(one.values for one in contenders)
+        sentence = "xdplab names no winner: no forwarder was measured." if alone else "Nothing was measured."
     elif not places:
         sentence = "xdplab names no winner: no two cases of one workload were measured."
     elif not said:
@@ -182,10 +183,10 @@ def standings(contenders: Sequence[Contender]) -> list[tuple[str, str, bool]]:
 def _grouped(
     contenders: Sequence[Contender],
 ) -> tuple[dict[tuple[str, str], list[Contender]], dict[tuple[str, str], _Place]]:
-    """By place: those with a value, and who is ahead where there are several."""
+    """By place: forwarders with a value, and who is ahead where there are several."""
     groups: dict[tuple[str, str], list[Contender]] = {}
     for one in contenders:
-        if one.values:
+        if one.values and one.point.forwards:
             groups.setdefault((one.where, one.of), []).append(one)
     return groups, _places({place: cases for place, cases in groups.items() if len(cases) > 1})
 

@@ -11,7 +11,8 @@ from xdplab.measure.point import PointSummary
 
 
 def undercut(points: Sequence[PointSummary], figures: tuple[Figure, Figure]) -> set[str]:
-    """Ids of points of which another one is known to be better in both; all comparisons are one family."""
+    """Ids of points of which another forwarder is known to be better in both; all comparisons are one family."""
+    points = [point for point in points if point.forwards]
     found: dict[tuple[str, str, str], Comparison] = {}
     for one, other in combinations(points, 2):
         for each in figures:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwarders inside the kernel: `xdp`, `bridge` and `router`. They run where NAPI runs."""
+"""Forwarders inside the kernel, `xdp`, `bridge` and `router`, which run where NAPI runs; and none, `veth_pair`."""

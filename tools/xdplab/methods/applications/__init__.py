@@ -175,9 +175,9 @@ class Applications(CountingMethod[ApplicationsSpec]):
             Unsupported: what the ports of A and C are set to breaks it; the reason has the command that fixes it.
             PointFailed: it does not come through whatever they are set to.
         """
-        dut = session.dut
-        self._ends(session.point, dut).verify()
-        mtu = min(link_mtu(dut.host, port.ifname) for port in dut.ports)
+        dut, ends = session.dut, self._ends(session.point, session.dut)
+        ends.verify()
+        mtu = min(link_mtu(port.host, port.ifname) for port in ends.forwarders or ends.ports)
         mode = mode_name(mode_in_use(session.forwarder, dut))
         found = diagnose(self._programs(session), mtu, mode)
         if found and found.breaks:

@@ -65,6 +65,7 @@ class Ends:
 
     client: Port
     server: Port
+    #: None where A and C are connected directly.
     forwarders: tuple[Port, ...]
     offloads: tuple[Feature, ...] = ()
     #: 0: as it is.
@@ -82,6 +83,8 @@ class Ends:
             return "the ports are simulated: applications need a kernel at both ends"
         if self.client.host is self.server.host:
             return "both ports are in one namespace, whose kernel would not send frames; another tester has two"
+        if not self.forwarders and (left := [each for each in self.offloads if each not in _OF_ENDS]):
+            return f"offloads {'+'.join(left)}: of the forwarder's ports, and A and C are connected directly"
         if self.vlan is not None and self.client.lasting:
             return "vlan: only ports of the embedded testbed are tagged: on others a killed run would leave them so"
         return None

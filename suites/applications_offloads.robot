@@ -6,7 +6,8 @@
 Documentation    What breaks or slows TCP: checksums, segments and VLAN tags that are left to a card where there is
 ...              none, receive offload at the switch, an MTU above the switch's.
 ...
-...              [Cfg] suites/studies/applications-offloads.yaml: every forwarder with each of them.
+...              [Cfg] suites/studies/applications-offloads.yaml: every forwarder with each of them; frames of offload
+...              vlan have a tag, all others none.
 ...              [Ver] A row passes when every forwarder was measured with it, or is unsupported with the name of what
 ...              breaks TCP and the command that fixes it. The last row logs what slows TCP.
 ...              [Ref] docs/applications.md.

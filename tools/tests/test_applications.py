@@ -54,6 +54,13 @@ def test_a_level_has_only_what_differs() -> None:
     assert str(Workload.of("requests:16")) == "requests, 16 connections"
 
 
+def test_offload_vlan_has_a_tag_and_others_only_where_the_study_has_one() -> None:
+    untagged, tagged = (ApplicationsSpec(name="applications", vlan=vlan) for vlan in (None, 7))
+    assert {untagged.tag(features_of(each)) for each in ("none", "checksum", "gro")} == {None}
+    assert {untagged.tag(features_of(each)) for each in ("vlan", "checksum+vlan")} == {10}
+    assert {tagged.tag(features_of(each)) for each in ("none", "gro", "vlan")} == {7}
+
+
 def test_a_pipeline_that_routes_is_refused() -> None:
     study = studies.study(method={"name": "applications"}, pipeline="route:10")
     with pytest.raises(InputError, match="method applications has A and C in one network"):
@@ -120,6 +127,13 @@ class Played:
         ({"mtu"}, (), {"mtu": 3000}, "an MTU of 3000 above the forwarder's 1500 breaks TCP"),
         ((), {"gro"}, {"offloads": "gro"}, "generic receive offload (GRO) at the forwarder's ports slows TCP"),
         ({"vlan", "mtu"}, (), {"offloads": "vlan", "mtu": 3000}, "VLAN offload combined with an MTU of 3000"),
+        (
+            {"mtu"},
+            {"gro"},
+            {"offloads": "gro", "mtu": 3000},
+            "generic receive offload (GRO) at the forwarder's ports combined with an MTU of 3000",
+        ),
+        ({"mtu"}, {"gro"}, {"offloads": "vlan", "mtu": 3000}, "an MTU of 3000 above the forwarder's 1500 breaks TCP"),
         ((), (), {"offloads": "checksum+segmentation+vlan+gro", "mtu": 3000}, None),
     ],
 )

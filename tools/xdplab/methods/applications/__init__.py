@@ -198,7 +198,8 @@ class Applications(CountingMethod[ApplicationsSpec]):
         setting = self.spec.setting
         client, server = dut.peers
         offloads = features_of(str(setting(point.levels, "offloads")))
-        return Ends(client, server, dut.ports, offloads, int(setting(point.levels, "mtu")), self.spec.vlan)
+        mtu = int(setting(point.levels, "mtu"))
+        return Ends(client, server, dut.ports, offloads, mtu, self.spec.tag(offloads))
 
     def _programs(self, session: Session) -> Programs:
         dut = session.dut

@@ -19,6 +19,8 @@ Feature = Literal["checksum", "segmentation", "vlan", "gro"]
 NO_OFFLOADS = "none"
 #: An MTU.
 _FORWARDERS = 0
+#: VLAN of offload `vlan`, where the study has none.
+_TAG = 10
 
 
 class Workload(NamedTuple):
@@ -94,7 +96,7 @@ class ApplicationsSpec(MethodSpec):
     offloads: tuple[Annotated[str, AfterValidator(_known_offloads)], ...] = Field(default=(NO_OFFLOADS,), min_length=1)
     #: MTU of the ports of A and C, in bytes; none: that of the forwarder's ports.
     mtus: tuple[Annotated[int, Field(ge=68, le=65535)], ...] = ()
-    #: The programs speak over this VLAN; None: untagged.
+    #: The programs speak over this VLAN; None: untagged, but over VLAN 10 with offload `vlan`, which needs a tag.
     vlan: int | None = Field(default=None, ge=1, le=4094)
     #: Size of a request.
     request_bytes: int = Field(default=64, ge=9, le=65507)
@@ -131,6 +133,10 @@ class ApplicationsSpec(MethodSpec):
         mtus = self.mtus or (_FORWARDERS,)
         only: dict[str, Sequence[Scalar]] = {"direction": self.directions, "offloads": self.offloads, "mtu": mtus}
         return levels.get(name, only[name][0])
+
+    def tag(self, offloads: Sequence[Feature]) -> int | None:
+        """VLAN of a point with these offloads; None: untagged."""
+        return self.vlan or (_TAG if "vlan" in offloads else None)
 
 
 def _unless_alone(name: str, value: Scalar, of: Sequence[Scalar]) -> dict[str, Scalar]:

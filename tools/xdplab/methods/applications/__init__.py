@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What applications get: TCP and UDP between programs on A and C, with every byte checked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path as FilePath
 from typing import ClassVar, get_args
@@ -14,6 +14,7 @@ from xdplab.measure.figure import P50, P99, CountedFigures, Figure, PointFigures
 from xdplab.measure.method import MethodResult, Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
+from xdplab.methods.applications import sockperf
 from xdplab.methods.applications.diagnosis import diagnose
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.price import BusyCpus
@@ -137,10 +138,11 @@ class Applications(CountingMethod[ApplicationsSpec]):
     )
 
     def trials(self, traffic: TrafficSpec) -> list[float]:
-        """One; of a web server wrk counts whole seconds."""
-        spec = self.spec
-        whole = [wrk_seconds(spec.duration_s) for each in spec.workloads if Workload.of(each).kind in NEEDS]
-        return [spec.warmup_s + max([spec.duration_s, *whole])]
+        """One; programs of others run for whole seconds."""
+        spec, kinds = self.spec, {Workload.of(each).kind for each in self.spec.workloads}
+        whole = [wrk_seconds(spec.duration_s)] if {*NEEDS} & kinds else []
+        longer = [sockperf.BEFORE_S + sockperf.seconds(spec.duration_s)] if "sockperf" in kinds else []
+        return [spec.warmup_s + max([spec.duration_s, *whole, *longer])]
 
     def check(self, study: StudySpec) -> None:
         """Applications speak to one another as if they were on one wire."""
@@ -190,9 +192,13 @@ class Applications(CountingMethod[ApplicationsSpec]):
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         """One trial."""
-        spec = self.spec
+        spec, workload = self.spec, workload_of(session.point.levels)
         asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
-        session.measure_by(asked, lambda: self._once(session))
+        if workload.kind == "sockperf":
+            asked = TrialSpec(streams=(), duration_s=sockperf.counted_s(spec.duration_s))
+        programs = self._programs(session)
+        with programs.ready(workload, direction_of(spec, session.point.levels)) as take:
+            session.measure_by(asked, lambda: self._once(session, programs.ends, asked, take))
 
     def _ends(self, point: Point, dut: Dut) -> Ends:
         setting = self.spec.setting
@@ -205,12 +211,11 @@ class Applications(CountingMethod[ApplicationsSpec]):
         dut = session.dut
         return Programs(self._ends(session.point, dut), self.spec, dut.layout, _folder(dut))
 
-    def _once(self, session: Session) -> MethodResult:
-        spec, programs, levels = self.spec, self._programs(session), session.point.levels
-        ends, workload = programs.ends, workload_of(levels)
+    def _once(self, session: Session, ends: Ends, asked: TrialSpec, take: Callable[[], Outcome]) -> MethodResult:
+        workload = workload_of(session.point.levels)
         before = ends.counts()
-        with BusyCpus(session.dut, spec.warmup_s, spec.duration_s) as busy_cpus:
-            found = programs.run(workload, direction_of(spec, levels))
+        with BusyCpus(session.dut, asked.warmup_s, asked.duration_s) as busy_cpus:
+            found = take()
         counts = ends.counts().since(before)
         if counts.checksum_errors and "checksum" not in ends.offloads:
             raise PointFailed(f"payload damaged: {counts.checksum_errors} segments arrived with a wrong checksum")
@@ -220,7 +225,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
             retransmitted_ratio=counts.retransmitted_ratio if workload.kind != "udp" else None,
             **price_of(found, busy_cpus()),
         )
-        return MethodResult(_result(workload, spec, found), record)
+        return MethodResult(_result(workload, self.spec, found), record)
 
     def values(self, record: CountedFigures) -> dict[str, float | None]:
         """Those that the workload has."""

@@ -10,7 +10,8 @@ of one UDP connection as fast as it can; an XDP program on its way puts them int
 `plain` meets one flow, `tunnel` two, `tracked` two with a look for the connection between them, `both` three. With
 offload each frame that arrives must have been forwarded in XDP, and have met as many flows there. The CPU that sends
 does XDP's work as well, so its rates are at least what they would be; without, a PMD thread does it on another one.
-Frames that arrived per second, in turns and in random order; medians and ranges. Exit code: 0, or 2 if it could not run.
+Frames that arrived per second, in turns and in random order; medians and ranges. Exit code: 0, or 2 if it could not
+run.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ class Switch:
         return run(str(self.build / "ovs-ofctl"), "-O", "OpenFlow15", command, bridge, *argv, stdin=stdin)
 
     def offloaded(self, which: str = "packets") -> int:
-        """Frames that offloaded flows forwarded or dropped, unseen by PMD threads; or those that were `recirculated`."""
+        """Frames that offloaded flows forwarded or dropped, unseen by PMD threads; or `recirculated` ones."""
         return sum(map(int, re.findall(rf"\bxdp_flow_{which}=(\d+)", self.ofctl("dump-ports"))))
 
     def add_port(self, port: str, kind: str = "afxdp") -> None:

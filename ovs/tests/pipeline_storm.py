@@ -47,7 +47,7 @@ TUNNEL, UNDERLAY = "vx0", "d3"
 # One UMEM for 16 queues with rings of 512.
 SHARED = ["shared-umem=storm", "tx-copy=auto", "umem-frames=32768"]
 SHARED += [f"xsk-{ring}-ring=512" for ring in ("rx", "tx", "fill", "comp")]
-WAYS = {"flow": 50, "flows": 6, "group": 10, "meter": 2, "port": 10, "queue": 12, "pmd": 4, "flush": 3, "purge": 3}
+WAYS = {"flow": 50, "flows": 6, "group": 10, "meter": 2, "port": 10, "queue": 12, "pmd": 4, "flush": 6, "purge": 3}
 PLANTS = ("stale", "twice", "shape", "damage", "tunnel")
 ANSWER_S = 60.0  # nobody waits longer, however loaded the machine is
 
@@ -67,6 +67,7 @@ class PipelineStorm:
         self.ways: Counter[str] = Counter()
         self.judged: Counter[str] = Counter()
         self.frames = 0
+        self.several = 0
         self.newest_ns: dict[tuple[int, int], int] = {}
         self.missing: set[str] = {TUNNEL, *LINKS}
 
@@ -155,7 +156,9 @@ class PipelineStorm:
         return f"pmd-cpu-mask={mask}"
 
     def change_flush(self) -> str:
-        """Forgets all connections."""
+        """Forgets all connections, or makes those that are only looked for."""
+        if self.random.random() < 0.5:
+            return self.rules.connect()
         self.switch.appctl("dpctl/flush-conntrack")
         return "connections flushed"
 
@@ -184,6 +187,8 @@ class PipelineStorm:
             lost = "; ".join(lost_frames(self.switch.show()))
             raise StormError(f"frames lost: {lost}; {self.last()}") from None
         self.traffic.paused = False
+        self.several = max(self.several, self.switch.offloaded("recirculated"))
+        self.rules.connect()
         self.rules.replace_all()
         self.settle()
 
@@ -234,11 +239,12 @@ class PipelineStorm:
             )
         self.traffic.stop()
         self.take(self.since_ns)
-        if self.asked.offload and not self.switch.offloaded():
-            raise StormError(f"nothing was offloaded; {self.last()}")
+        if self.asked.offload and not (self.switch.offloaded() and self.several):
+            raise StormError(f"nothing was offloaded, or nothing that meets several flows; {self.last()}")
         tunnel = f"{self.judge.judged[LINKS.index(UNDERLAY)]} from the tunnel"
         frames = f"{self.traffic.sent} frames sent, {self.judge.judged.total()} judged, {tunnel}"
         offloaded = f", {self.switch.offloaded()} of the last frames in XDP" if self.asked.offload else ""
+        offloaded += f", where up to {self.several} between two looks met several flows" if self.asked.offload else ""
         return f"{dict(self.ways)}, {frames} {dict(self.judged)}, {copies}{offloaded}"
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from lab import Switch
 from storm_rules import BEFORE, MATCHES
-from storm_traffic import FIRST_PORT, TAG, Named, Shape
+from storm_traffic import FIRST_PORT, STAMP, TAG, Named, Shape, headers
 
 FLOWS = 16  # by each port
 PORTS = 4
 GROUPS = (1, 2, 3, 4)
-KINDS = ("output", "resubmit", "controller", "ct", "nat", "group", "meter", "drop")
+KINDS = ("output", "resubmit", "controller", "ct", "tracked", "nat", "group", "meter", "drop")
 NAT = b"\x0a\x4d\x09\x09"
 #: Table 1: by register 0, one bit for each port.
 SECOND = [
@@ -52,6 +52,16 @@ class Pipelines:
         for group in GROUPS:
             self._choose_group(group)
             self.switch.ofctl("add-group", self._group_text(group))
+
+    def connect(self) -> str:
+        """A frame of each flow in both directions makes the connections that `tracked` looks for."""
+        for flow in range(FLOWS):
+            there = headers(flow) + bytes(STAMP.size)
+            # addresses and ports of IPv4 and UDP, whose checksums stay what they are
+            back = there[:26] + there[30:34] + there[26:30] + there[36:38] + there[34:36] + there[38:]
+            for frame in (there, back):
+                self.switch.ofctl("packet-out", f"in_port=1,packet={frame.hex()},actions=ct(commit,zone=3)")
+        return "connections made"
 
     def _forget(self, entries: Sequence[tuple[int, int]]) -> None:
         for entry in entries:
@@ -93,6 +103,7 @@ class Pipelines:
             "resubmit": f"{second}resubmit(,1)",
             "controller": f"controller(pause),{outputs(ports)}",
             "ct": f"{second}ct(commit,zone=1,table=1)",
+            "tracked": f"{second}ct(zone=3,table=1)",
             "nat": f"{second}ct(commit,zone=2,nat(src=10.77.9.9),table=1)",
         }
         self.kinds[entry] = kind

@@ -10,6 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from scapy.contrib.geneve import GENEVE
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.layers.vxlan import VXLAN
 
 from xdplab.tools import project_root
 
@@ -68,7 +72,7 @@ def test_every_table_ends_with_a_flow_that_takes_the_rest(modules: SimpleNamespa
     made = [tables.table() for _ in range(200)]
     assert {table.kind for table in made} == set(modules.diff_tables.KINDS)
     for table in made:
-        assert table.flows[-1].startswith(f"cookie={len(table.flows) - 1},priority=0,actions=")
+        assert table.flows[-1].startswith("priority=0,actions=")
         priorities = [flow.partition("priority=")[2].partition(",")[0] for flow in table.flows]
         assert len(set(priorities)) == len(priorities)  # which flow a frame meets is no accident
 
@@ -198,11 +202,47 @@ def test_what_was_never_offloaded_is_not_called_the_same(modules: SimpleNamespac
     )
     edits = tables.edits(flows)
     assert edits == {"set(": 1, "push_vlan": 1, "pop_vlan": 1}
-    assert tables.not_offloaded(tables.MANY, 1, edits) == []
-    assert tables.not_offloaded(tables.MANY, 0, edits) == ["nothing was offloaded"]
+    edits.update(tables.EDITS)
+    several = Counter(tables.SEVERAL)
+    assert tables.not_offloaded(tables.MANY, 1, edits, several) == []
+    assert tables.not_offloaded(tables.MANY, 0, edits, several) == ["nothing was offloaded"]
+    assert tables.not_offloaded(tables.MANY, 1, edits, Counter(recirc=1, tunnel=1)) == [
+        "no frame of a table of conntrack met several flows in XDP"
+    ]
     del edits["set("]
-    assert tables.not_offloaded(tables.MANY, 1, edits) == ["no flow with set was offloaded"]
-    assert tables.not_offloaded(tables.MANY - 1, 1, edits) == []
+    assert tables.not_offloaded(tables.MANY, 1, edits, several) == ["no flow with set was offloaded"]
+    assert tables.not_offloaded(tables.MANY - 1, 1, edits, several) == []
+
+
+def test_frames_in_a_tunnel_are_mostly_right_ones(modules: SimpleNamespace) -> None:
+    packets = modules.diff_packets.Packets("1", 3)
+    right = Counter[str]()
+    for _ in range(300):
+        frame = Ether(packets.frame(0, tunnels=1.0))
+        for kind in (VXLAN, GENEVE):
+            if kind in frame and frame[IP].dst == modules.diff_packets.TUNNEL_IP:
+                right[kind.__name__] += frame[kind].payload.name == "Ethernet"
+    assert min(right["VXLAN"], right["GENEVE"]) > 90, right
+
+
+def test_frames_of_a_connection_come_step_by_step_and_are_mostly_right(modules: SimpleNamespace) -> None:
+    connections = modules.diff_packets.Connections("1", 30)
+    steps = list(connections.steps())
+    assert len(steps[0]) == 30
+    seen = Counter[str]()
+    for step in steps:
+        assert len(step) <= 30
+        for port, data in step:
+            frame = Ether(data)
+            seen["from the side of its port"] += frame.src == modules.diff_packets.macs(port)[0].hex(":")
+            seen["all"] += 1
+            if TCP in frame:
+                was = frame[TCP].chksum
+                del frame[TCP].chksum
+                seen["tcp"] += 1
+                seen["right"] += Ether(bytes(frame))[TCP].chksum == was
+    assert seen["from the side of its port"] == seen["all"]
+    assert 0.85 * seen["tcp"] < seen["right"] < seen["tcp"]
 
 
 def run(program: str, *argv: str, **env: str) -> "subprocess.CompletedProcess[str]":

@@ -136,6 +136,15 @@ def test_the_cost_of_a_miss_is_reported_for_each_number_of_masks() -> None:
 
 
 @pytest.mark.slow
+def test_frames_out_of_tunnels_and_of_connections_are_counted_in_xdp() -> None:
+    done = run("cloud_rate.py", "--build", folder(OFFLOADING), "--seconds", "0.1", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    rows = {words[0]: float(words[1]) for words in map(str.split, done.stdout.splitlines()[1:])}
+    assert list(rows) == ["plain", "tunnel", "tracked", "both"]
+    assert all(value > 0 for value in rows.values())
+
+
+@pytest.mark.slow
 def test_the_rate_over_queues_is_of_offloaded_frames() -> None:
     argv = ("--repetitions", "1", "--seconds", "0.2")
     done = run("offload_queues.py", "--build", folder(OFFLOADING), *argv)

@@ -55,7 +55,7 @@ def test_a_planted_burner_is_found_within_five_per_cent(lab: Lab, tmp_path: Path
     assert planted is not None
     assert alone is not None
     truth = burnt_s(log, found["burns"])
-    assert truth > 0.1
+    assert truth > 2 * _TOLERANCE_S  # on a busy machine it gets little, but more than may be missed
     assert planted.forwarder_s == pytest.approx(truth, rel=_TOLERANCE, abs=_TOLERANCE_S)
     assert alone.forwarder_s < 0.01  # its loader sleeps
     assert planted.softirq_s is not None, planted.unknown

@@ -57,7 +57,7 @@ def new_switch(build: Path, offload: bool, flow: str = OF_PORTS, far_queues: int
     """A new daemon with one OpenFlow flow, and ports to which XDP can send."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ovs-cost-")))
-        names = stack.enter_context(namespaces(f"cost{os.getpid()}", far_queues))
+        names = stack.enter_context(namespaces(f"cost{os.getpid()}{int(offload)}", far_queues))
         settings = (f"other_config:hw-offload={str(offload).lower()}",)
         switch = Switch(build.resolve(), folder, names[1], settings=settings)
         stack.callback(switch.stop)

@@ -8,10 +8,11 @@
     ovs/tests/offload_diff.py --build DIR --plant bytes                # must find the fault that it plants itself
 
 Each table of OpenFlow flows (`diff_tables.py`) meets `--frames` frames (`diff_packets.py`), all of them `--times` times
-one after the other, so that the later ones meet installed flows. What must be the same on both sides: the port by which
-each frame leaves, its bytes, and packets and bytes of each OpenFlow flow; and the flows must have counted every frame.
-A frame that makes a difference is sent again by itself, and printed with the flows of the datapath. With offload some
-frames must have met offloaded flows; with 10,000 frames some of these must have set fields, and pushed and popped tags.
+one after the other, so that the later ones meet installed flows; some are in tunnels. Tables that track meet a sixth as
+many connections instead, one frame of each at a time. What must be the same on both sides: the port by which each frame
+leaves, its bytes, packets and bytes of each OpenFlow flow, and the connections; and the flows must have counted every
+frame. A frame that makes a difference is sent again by itself, and printed with the flows of the datapath. With offload
+some frames must have met offloaded flows; with 10,000 frames flows of each kind of action, and some frames several.
 Exit code: 0 the same, 1 different or nothing offloaded, 2 it could not run.
 """
 

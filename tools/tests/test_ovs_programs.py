@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from scapy.contrib.geneve import GENEVE
 from scapy.layers.inet import IP, TCP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.layers.vxlan import VXLAN
 
@@ -231,7 +232,8 @@ def test_frames_of_a_connection_come_step_by_step_and_are_mostly_right(modules: 
     assert len(steps[0]) == 30
     seen = Counter[str]()
     for step in steps:
-        assert len(step) <= 30
+        heads = [Ether(frame).getlayer(IP) or Ether(frame)[IPv6] for _, frame in step]
+        assert len({frozenset((head.src, head.dst)) for head in heads}) == len(step)  # each of another connection
         for port, data in step:
             frame = Ether(data)
             seen["from the side of its port"] += frame.src == modules.diff_packets.macs(port)[0].hex(":")

@@ -26,6 +26,7 @@ SHARED = (
     "suites/*.robot",
     "suites/pytest/*.py",
     "suites/studies/*.yaml",
+    "suites/openflow/*",
     "suites/testbeds/*",
     "trex/bridge/*.py",
     "trex/profiles/*.py",

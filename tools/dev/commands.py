@@ -19,6 +19,7 @@ _ENVIRONMENT = {
     "XDPLAB_CACHE": "Folder of what is built once, instead of `~/.cache/xdplab`.",
     "XDPLAB_BPF_DIR": "Folder with the tester and the XDP programs, instead of the one that they are built in.",
     "XDPLAB_VPP": "VPP's program, where it is not on PATH.",
+    "XDPLAB_OPENFLOW": "Folder with rules that a description of pipeline openflow names.",
     "XDPLAB_TREX": "Folder of an unpacked release of TRex.",
     "XDPLAB_XDPSOCK": "The kernel's sample program xdpsock, where it is not on PATH.",
 }

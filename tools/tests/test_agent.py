@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from lab.command import wait_for
 
+from xdplab.hosts.agent import xsk
 from xdplab.hosts.ssh_deploy import agent_zip
 
 
@@ -265,3 +266,9 @@ def commands() -> list[str]:
             except OSError:
                 continue
     return found
+
+
+def test_a_socket_that_is_closed_while_a_process_is_looked_at_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xsk.os, "listdir", lambda _: ["1000000"])
+    monkeypatch.setattr(xsk.os, "readlink", lambda _: "socket:[1]")
+    assert xsk.sockets_of(os.getpid()) == []

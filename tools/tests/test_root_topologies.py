@@ -14,6 +14,8 @@ pytestmark = pytest.mark.root
 _METHOD = {"name": "applications", "workloads": ["bulk"], "duration_s": 0.2, "warmup_s": 0.05}
 #: On two CPUs a program that polls shares the tester's, and is let at it by turns.
 _POLLED = {**_METHOD, "patience_s": 6}
+#: 40 tables, of which XDP takes what is established.
+_NODE = "openflow:suites/openflow/node.yaml"
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,7 @@ _POLLED = {**_METHOD, "patience_s": 6}
     [
         ("xdp", ["containers:2", "af-xdp-apps:1"], _METHOD),
         pytest.param("linux-bridge", ["containers:2", "af-xdp-apps:1"], _METHOD, marks=pytest.mark.slow),
-        ("ovs-afxdp", ["containers:2", "af-xdp-apps:1", "taps:1", "vxlan-link", "geneve-link"], _METHOD),
+        ("ovs-afxdp", ["containers:2", "af-xdp-apps:1", "taps:1", "vxlan-link", "geneve-link", _NODE], _METHOD),
         pytest.param("ovs-afpacket", ["containers:1", "taps:2", "geneve-link"], _METHOD, marks=pytest.mark.slow),
         ({"name": "ovs-dpdk", "options": {"hugepages": True}}, ["containers:1", "taps:1", "vhost-user:1"], _POLLED),
     ],
@@ -33,6 +35,13 @@ def test_each_topology_is_measured_and_proven_frame_by_frame(
     shared_lab.run(forwarders=[forwarder], pipeline=pipelines, method=method)
     rows = shared_lab.rows()
     assert {row["pipeline"]: row["status"] for row in rows} == dict.fromkeys(pipelines, "ok"), rows
+
+
+def test_rules_of_a_node_are_met_in_xdp_and_by_the_tester(shared_lab: Lab) -> None:
+    offloading = {"name": "ovs-afxdp", "options": {"flow_offload": True}}
+    shared_lab.run(forwarders=[offloading], pipeline=[_NODE], method={"name": "latency", "duration_s": 0.2})
+    (row,) = shared_lab.rows()
+    assert row["status"] == "ok", row
 
 
 def test_a_program_that_dies_in_a_container_ends_the_point_and_is_named(lab: Lab) -> None:

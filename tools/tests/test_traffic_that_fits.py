@@ -22,7 +22,7 @@ from xdplab.testers.headers import headers_of
 
 def frames_of(asked: Dut, flows: int, direction: Literal["forward", "backward"]) -> list[tuple[IPv4Address, ...]]:
     """Source and target of each flow of a tester that shall meet all rules."""
-    end: Any = SimpleNamespace(mac="02:00:00:00:00:01")
+    end: Any = SimpleNamespace(mac="02:00:00:00:00:01", address="")
     ports = TesterPorts(end, end, rules=work.other_rules(asked.pipeline))
     stream = StreamSpec(kind="load", pps=1, frame_bytes=64, flows=flows, meets="all", direction=direction)
     each = [of_flow(headers_of(stream, ports), number) for number in range(flows)]

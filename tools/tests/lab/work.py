@@ -16,7 +16,9 @@ TEXT: TypeAdapter[Pipeline] = TypeAdapter(PipelineText)
 
 def dut(pipeline: str) -> Dut:
     names = ("b0", "b1", "a0", "c0")
-    ports: Any = [SimpleNamespace(role=n, ifname=n, mac=f"02:00:00:00:00:{i:02x}") for i, n in enumerate(names)]
+    ports: Any = [
+        SimpleNamespace(role=n, ifname=n, mac=f"02:00:00:00:00:{i:02x}", address="") for i, n in enumerate(names)
+    ]
     layout = CpuLayout(tester_tx=0, forwarder=1)
     host: Any = None
     made = TEXT.validate_python(pipeline)

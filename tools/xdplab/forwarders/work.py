@@ -48,6 +48,8 @@ class Side:
     #: The tester's port on the other end.
     peer_mac: str
     network: IPv4Network
+    #: Of the first station there.
+    station: str
 
     @property
     def address(self) -> str:
@@ -63,7 +65,7 @@ class Side:
 def sides(dut: Dut) -> tuple[Side, Side]:
     """The tester's side and the other."""
     one, other = (
-        Side(index, port.ifname, port.mac, peer.mac, _SIDES[index])
+        Side(index, port.ifname, port.mac, peer.mac, _SIDES[index], peer.address or str(_SIDES[index][1]))
         for index, (port, peer) in enumerate(zip(dut.ports, dut.peers, strict=True))
     )
     return one, other

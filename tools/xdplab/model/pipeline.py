@@ -12,9 +12,9 @@ from xdplab.model.errors import meant
 
 Kind = Literal[
     "cross", "bridge", "vlan", "vxlan", "meter", "mirror", "group", "route", "acl", "conntrack", "nat",
-    "containers", "af-xdp-apps", "taps", "vhost-user", "vxlan-link", "geneve-link",
+    "containers", "af-xdp-apps", "taps", "vhost-user", "vxlan-link", "geneve-link", "openflow",
 ]  # fmt: skip
-#: Kind -> what it does. Those of `SIZED` take a number.
+#: Kind -> what it does. Those of `SIZED` take a number, `openflow` takes a file.
 KINDS: dict[str, str] = {
     "cross": "what comes in by one port leaves by the other, unchanged and without a look at it",
     "bridge": "a learning bridge (IEEE 802.1D): floods what it has not learned, then sends to the port of the address",
@@ -34,6 +34,7 @@ KINDS: dict[str, str] = {
     "vhost-user": "`containers`, where each is a program on two virtio-user ports, as a virtual machine has them",
     "vxlan-link": "`cross` through two ends of a VXLAN tunnel (RFC 7348), with a link between them",
     "geneve-link": "the same with Geneve (RFC 8926)",
+    "openflow": "`cross` through the rules of a node of yours, which a file describes",
 }
 #: Those with containers in the path.
 WITH_PODS = ("containers", "af-xdp-apps", "taps", "vhost-user")
@@ -41,6 +42,8 @@ WITH_PODS = ("containers", "af-xdp-apps", "taps", "vhost-user")
 TOPOLOGIES = (*WITH_PODS, "vxlan-link", "geneve-link")
 #: Kind -> the most rules of it, or containers.
 SIZED = {"route": 100_000, "acl": 10_000, **dict.fromkeys(WITH_PODS, 8)}
+#: That leave frames as they came.
+UNCHANGING = ("cross", "bridge", *TOPOLOGIES, "openflow")
 #: That rewrite the addresses of Ethernet and TTL: frames are addressed to the switch.
 ROUTED = ("route", "acl", "conntrack", "nat")
 #: In which the other side cannot begin, or sends frames of another form.
@@ -50,10 +53,11 @@ ADDED_BYTES = {"vlan": 4, "vxlan": 50}
 #: Masks that an access list may have.
 MAX_MASKS = 64
 _TEXT = re.compile(r"(?P<kind>[a-z-]+)(?::(?P<rules>\d{1,7})(?:x(?P<masks>\d{1,3}))?)?")
+_OF_FILE = re.compile(r"openflow:(?P<file>[^\x00-\x1f]+)")
 
 
 class Pipeline(Model):
-    """One piece of work; written `KIND`, `route:N`, `acl:N`, `acl:NxM` or `containers:N`."""
+    """One piece of work; written `KIND`, `route:N`, `acl:N`, `acl:NxM`, `containers:N` or `openflow:FILE`."""
 
     #: What is done with a frame.
     kind: Kind = "cross"
@@ -61,11 +65,13 @@ class Pipeline(Model):
     rules: int = Field(default=1, ge=1)
     #: Different masks of these rules.
     masks: int = Field(default=1, ge=1, le=MAX_MASKS)
+    #: Of `openflow`: the description of a node's rules.
+    file: str = ""
 
     def __str__(self) -> str:
         """As it is written."""
         if self.kind not in SIZED:
-            return self.kind
+            return f"{self.kind}:{self.file}" if self.file else self.kind
         return f"{self.kind}:{self.rules}" + (f"x{self.masks}" if self.masks > 1 else "")
 
     @property
@@ -97,10 +103,14 @@ def _parsed(value: Any) -> Any:
     """
     if isinstance(value, Pipeline | Mapping):
         return value
+    if isinstance(value, str) and (file := _OF_FILE.fullmatch(value)):
+        return {"kind": "openflow", "file": file["file"]}
     found = _TEXT.fullmatch(value) if isinstance(value, str) else None
     if found is None or found["kind"] not in KINDS:
         raise ValueError(f"a pipeline is expected: {', '.join(KINDS)}{meant(str(value).partition(':')[0], KINDS)}")
     kind, rules, masks = found["kind"], int(found["rules"] or 1), int(found["masks"] or 1)
+    if kind == "openflow":
+        raise ValueError("openflow:FILE takes the file that describes a node's rules (docs/pipelines.md)")
     if kind not in SIZED and found["rules"]:
         raise ValueError(f"{kind} takes no number; {' and '.join(SIZED)} do")
     if found["masks"] and kind != "acl":
@@ -117,5 +127,5 @@ PipelineText = Annotated[
     Pipeline,
     BeforeValidator(_parsed),
     PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(KINDS)})(:[0-9]+(x[0-9]+)?)?$"}),
+    WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(KINDS)})(:[0-9]+(x[0-9]+)?)?$|^openflow:.+$"}),
 ]

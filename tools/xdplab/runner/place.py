@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders.node import in_its_place
 from xdplab.forwarders.registry import is_direct
 from xdplab.forwarders.work import other_rules
 from xdplab.hosts.kernel import kernel_threads
@@ -23,6 +24,7 @@ def ports_of(testbed: Testbed, point: Point) -> tuple[Port, ...]:
 def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
     """What the forwarder works with."""
     ports = ports_of(testbed, point)
+    peers = tuple(testbed.ports[role] for role in ("a0", "c0")[: len(ports)])
     return Dut(
         host=testbed.dut,
         ports=ports,
@@ -30,7 +32,7 @@ def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
         layout=layout,
         rundir=testbed.folder_on(testbed.dut) / "dut",
         tester_here=testbed.one_machine,
-        peers=tuple(testbed.ports[role] for role in ("a0", "c0")[: len(ports)]) or _direct_ports(testbed),
+        peers=in_its_place(point.pipeline, peers) or _direct_ports(testbed),
         pipeline=point.pipeline,
         pods=testbed.pods,
     )
@@ -45,6 +47,8 @@ def _direct_ports(testbed: Testbed) -> tuple[Port, ...]:
 def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     """The tester's; with a pipeline that routes, frames are addressed to the forwarder."""
     ports = dataclasses.replace(testbed.tester_ports(point.path), added_bytes=point.pipeline.added_bytes)
+    first, last = in_its_place(point.pipeline, (ports.first, ports.last))
+    ports = dataclasses.replace(ports, first=first, last=last)
     if not point.pipeline.routed:
         return ports
     routers = (testbed.ports["b0"].mac, testbed.ports["b1"].mac)

@@ -224,6 +224,9 @@ def _check_pipeline(point: Point, tester: Tester) -> None:
         and pipeline.one_way,
         f"tester {tester.name} does not know its frames in a tunnel; xdpgen does": pipeline.kind == "vxlan"
         and not tester.knows_tunnelled,
+        "traffic.src_addresses, dst_addresses, address_pairs: a port of a node has one address": pipeline.kind
+        == "openflow"
+        and max(traffic.src_addresses, traffic.dst_addresses, traffic.address_pairs) > 1,
     }
     for why, is_so in wrong.items():
         if is_so:

@@ -190,7 +190,7 @@ class WorkProof:
         ether = Ether(src=changes.get("eth_src", source.peer_mac), dst=changes.get("eth_dst", to))
         if "vlan" in changes:
             ether /= Dot1Q(vlan=changes["vlan"])
-        src, dst = changes.get("src", str(source.network[1])), changes.get("dst", str(target.network[1]))
+        src, dst = changes.get("src", source.station), changes.get("dst", target.station)
         ip = IP(src=src, dst=dst, ttl=changes.get("ttl", SETTLED_TTL), flags="DF", id=0)
         udp = UDP(sport=changes.get("sport", self._port), dport=changes.get("dport", UDP_DST))
         payload = self._mark + changes.get("number", next(self._number)).to_bytes(4, "big") + bytes(8)
@@ -209,8 +209,10 @@ class WorkProof:
         yield there, here
 
     def _cross(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
+        """The second one is an answer: rules of a node may let no other pass."""
         for source, target in self._both():
-            packet = self._udp(source, target)
+            sport, dport = (self._port, UDP_DST) if source.index == 0 else (UDP_DST, self._port)
+            packet = self._udp(source, target, sport=sport, dport=dport)
             yield [Frame("a frame", source.index, bytes(packet), {target.index: (bytes(packet),)})]
 
     def _bridge(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
@@ -347,7 +349,7 @@ class WorkProof:
         to = {"dst": came["IP"].src, "sport": UDP_DST}
         answer = self._udp(there, here, dport=came["UDP"].sport, **to)
         back = self._routed(answer, here)
-        back["IP"].dst, back["UDP"].dport = str(here.network[1]), self._port
+        back["IP"].dst, back["UDP"].dport = here.station, self._port
         yield [
             self._refused("a new connection from the other side", there, here, sport=self._port),
             self._refused("an answer to another port", there, here, dport=came["UDP"].sport ^ 1, **to),

@@ -29,6 +29,8 @@ class Port:
     lasting: bool = False
     #: Address on the PCI bus of a card that a program's own driver has: there is no interface meanwhile.
     pci: str = ""
+    #: IPv4 address of the frames that it sends; empty: that of RFC 2544.
+    address: str = ""
     #: Number of a port of TRex, whose card is none of the kernel's.
     trex: int | None = None
 

@@ -22,20 +22,23 @@ def headers_of(stream: StreamSpec, ports: TesterPorts) -> Headers:
     """Ethernet, VLAN, IP and UDP of a stream's first flow."""
     source, target = ends_of(stream, ports)
     addresses = tuple(str(ip_address(address.format(stream.pair))) for address in _ADDRESSES[stream.ip])
-    src_ip, dst_ip = addresses if stream.direction == "forward" else addresses[::-1]
+    forward = stream.direction == "forward"
+    src_ip, dst_ip = addresses if forward else addresses[::-1]
+    # where ports have addresses a switch may track connections: what comes back are answers
+    answers = bool(source.address) and not forward
     sources, targets = Range(stream.src_addresses), Range(stream.dst_addresses)
-    rules = ports.rules[stream.direction != "forward"] if ports.rules and stream.meets == "all" else None
+    rules = ports.rules[not forward] if ports.rules and stream.meets == "all" else None
     if rules is not None:
         met = Range(rules.count, rules.next, rules.step)
         sources, targets = (met, targets) if rules.of == "source" else (sources, met)
-    router = ports.routers[stream.direction != "forward"] if ports.routers else None
+    router = ports.routers[not forward] if ports.routers else None
     return Headers(
         src_mac=source.mac,
         dst_mac=router or target.mac,
-        src_ip=src_ip,
-        dst_ip=dst_ip,
-        udp_src=_UDP_SRC,
-        udp_dst=_UDP_DST,
+        src_ip=source.address or src_ip,
+        dst_ip=target.address or dst_ip,
+        udp_src=_UDP_DST if answers else _UDP_SRC,
+        udp_dst=_UDP_SRC if answers else _UDP_DST,
         ip=stream.ip,
         vlan=stream.vlan,
         outer_vlan=stream.outer_vlan,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
+from xdplab.forwarders import node
 from xdplab.forwarders.base import Counting, Dut, ProbeTarget
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing
 from xdplab.forwarders.options import Setting, settings
@@ -99,6 +100,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         """The CPUs and the build must be there; the build must know every option and make tap devices."""
         reason = self.threads(dut.layout).refusal() or missing(dut.host, self.build(dut.host), self.package)
         reason = reason or topology_of(dut, redirects=self.redirects).missing()
+        reason = reason or (node.missing(dut.pipeline) if dut.pipeline.file else None)
         if reason:
             return reason
         without = why_no_tap(dut.host) if self.datapath == "netdev" else None
@@ -126,6 +128,9 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         topology = self._topology = topology_of(dut, redirects=self.redirects)
         whole = replace(dut, ports=(*dut.ports, *topology.links()))
         ports = [*(self.interface(index, whole) for index in range(len(whole.ports))), *topology.ports()]
+        if dut.pipeline.file:
+            numbers = [port.port for port in node.node_of(dut.pipeline).ports]
+            ports = [(name, [*row, f"ofport_request={n}"]) for (name, row), n in zip(ports, numbers, strict=True)]
         ovs.start(ports, wanted, self.main_cpus(dut), self.daemon_env(dut), self.datapath)
         topology.connect(ovs)
         further = [name for name, _ in ports[len(dut.ports) :]]
@@ -181,7 +186,9 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         facts = build_facts(self.instance.host, self.build(self.instance.host))
         build = {key: facts[key] for key in ("name", "version", "key") if key in facts}
         places = [place.model_dump() for place in readback.queues(self.instance)]
-        return {"build": build, "ovs": self._shown(), "rxqs": places}
+        pipeline = self.instance.dut.pipeline
+        rules = {"rules": node.facts(pipeline)} if pipeline.file else {}
+        return {"build": build, "ovs": self._shown(), "rxqs": places, **rules}
 
     def ineffective(self) -> str | None:
         """The first option that OVS took silently and does not show to be in force."""

@@ -9,6 +9,7 @@ the datapath does nothing for that: so one rule makes as many megaflows as there
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from xdplab.forwarders import node
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.openflow import ask_rules, rule_counts
@@ -60,6 +61,8 @@ _FLOW = (
     "move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15]",
 )
 _WHOLE_FRAME = 65535
+#: A node may have an action that one of them lacks.
+_ANY_PROTOCOL = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,12 @@ class Tables:
     flows: list[str]
     groups: list[str] = field(default_factory=list)
     meters: list[str] = field(default_factory=list)
+    #: Options of Geneve, as `add-tlv-map` takes them.
+    tlv_map: tuple[str, ...] = ()
+    #: That all of it can be said in.
+    protocols: str = "OpenFlow15"
+    #: Whether the traffic's rules have the cookies FORTH and BACK.
+    counted: bool = True
 
 
 def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions, further: Sequence[str] = ()) -> Tables:
@@ -83,6 +92,14 @@ def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions, further: Se
         return Tables([rule for here, there in both for rule in rules(here, there, options)])
     if options.rules != "ports":
         raise Unsupported(f"rules={options.rules}: these are rules of pipeline cross, not of {pipeline}")
+    if pipeline.kind == "openflow":
+        return Tables(
+            node.flow_lines(pipeline),
+            node.group_lines(pipeline),
+            tlv_map=node.node_of(pipeline).tlv_map,
+            protocols=_ANY_PROTOCOL,
+            counted=False,
+        )
     if pipeline.pods:
         return Tables(_passed_on((ports[0], *further, ports[1])))
     if pipeline.kind in TOPOLOGIES:
@@ -143,13 +160,17 @@ def set_up(ovs: Ovs, made: Tables) -> None:
         _open_tunnel(ovs)
     for meter in made.meters:
         ovs.ofctl("add-meter", meter)
+    for option in made.tlv_map:
+        ovs.ofctl("add-tlv-map", option)
     for group in made.groups:
         ovs.ofctl("add-group", group)
-    ovs.add_flows(made.flows)
+    ovs.add_flows(made.flows, made.protocols)
 
 
 def rule_hits(ovs: Ovs, made: Tables) -> dict[str, int]:
-    """By cookie and meter, once the datapath's counts have been taken over (`revalidator/wait`)."""
+    """By cookie and meter, once the datapath's counts have been taken over (`revalidator/wait`); {}: by neither."""
+    if not made.counted:
+        return {}
     ovs.control("revalidator/wait")
     counts = rule_counts(ovs.exchange(ask_rules(FORTH, BACK)))
     (_, forth), (_, back) = counts.rules

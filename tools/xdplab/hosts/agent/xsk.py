@@ -9,6 +9,7 @@ any program, also one that prints nothing. Needs ptrace permission on it (root).
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import socket
 import struct
@@ -60,7 +61,10 @@ def sockets_of(pid: int) -> list[dict[str, Any]]:
                 continue
             fd = _libc.syscall(SYS_PIDFD_GETFD, pidfd, int(name), 0)
             if fd < 0:
-                raise OSError(ctypes.get_errno(), "pidfd_getfd")
+                code = ctypes.get_errno()
+                if code == errno.EBADF:  # closed meanwhile
+                    continue
+                raise OSError(code, f"pidfd_getfd: {os.strerror(code)}")
             # the family is given because its detection asks getsockname, which AF_XDP does not have
             with socket.socket(AF_XDP, socket.SOCK_RAW, 0, fileno=fd) as sock:
                 if _option(sock, socket.SOL_SOCKET, SO_DOMAIN) == AF_XDP:

@@ -41,7 +41,7 @@ from xdplab.model import (
 from xdplab.model.base import Shown
 from xdplab.model.design import Scalar
 from xdplab.model.digits import percent, significant
-from xdplab.model.pipeline import TOPOLOGIES
+from xdplab.model.pipeline import UNCHANGING
 from xdplab.model.trial import BY_APPLICATIONS
 from xdplab.testbed import Port
 
@@ -55,8 +55,6 @@ CPU_PER_REQUEST = Figure(key="cpu_us_per_request", name="CPU time", unit="µs pe
                          precision=1e3)  # fmt: skip
 #: Key of a figure with a goal -> the workload that a reader chooses by.
 _KIND_OF_GOAL: dict[str, Kind] = {P50.key: "requests", P99.key: "requests"}
-#: Pipelines that leave frames as they came.
-_ONE_NETWORK = ("cross", "bridge", *TOPOLOGIES)
 #: Clause of what was found before a trial.
 DIAGNOSIS = "diagnosis"
 #: Of Ethernet, IPv4, TCP with timestamps, FCS; and the longest frame.
@@ -147,10 +145,10 @@ class Applications(CountingMethod[ApplicationsSpec]):
     def check(self, study: StudySpec) -> None:
         """Applications speak to one another as if they were on one wire."""
         for pipeline in study.pipeline:
-            if pipeline.kind not in _ONE_NETWORK:
+            if pipeline.kind not in UNCHANGING:
                 raise InputError(
                     f"study {study.name}: pipeline {pipeline.kind}: method applications has A and C in one network; "
-                    f"give {', '.join(_ONE_NETWORK)}"
+                    f"give {', '.join(UNCHANGING)}"
                 )
 
     def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:

@@ -14,9 +14,8 @@ from xdplab.testbed import Port
 from xdplab.testbed.port_settings import features
 from xdplab.tools import bpf_program, not_built
 
-#: Benchmarking addresses (RFC 2544 appendix C.2.2).
-CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
-_PREFIX = 24
+#: Benchmarking addresses (RFC 2544 appendix C.2.2), where ports have none.
+_CLIENT, _SERVER = "198.18.0.1", "198.18.0.2"
 _READY_S = 5.0
 #: What ethtool calls them, in the order in which they can be switched on: a segment needs a checksum.
 _SWITCHES: dict[Feature, tuple[str, ...]] = {
@@ -77,6 +76,16 @@ class Ends:
         """Of client and server."""
         return self.client, self.server
 
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """Of client and server."""
+        return self.client.address or _CLIENT, self.server.address or _SERVER
+
+    @property
+    def server_address(self) -> str:
+        """Where applications are asked."""
+        return self.addresses[1]
+
     def why_not(self) -> str | None:
         """None, or why no application can run on them."""
         if self.client.simulated:
@@ -101,14 +110,20 @@ class Ends:
             # veth takes frames that XDP redirects only with NAPI; before offloads, for switching it resets them
             redirected_to = [(port.host, port.ifname) for port in self.ports if is_veth(port.host, port.ifname)]
             stack.enter_context(napi_on(redirected_to))
-            for port, address in zip(self.ports, (CLIENT, SERVER), strict=True):
+            for number, port in enumerate(self.ports):
+                peer = self.ports[1 - number]
                 stack.callback(_set_mtu, port, link_mtu(port.host, port.ifname))
                 if self.mtu:
                     _set_mtu(port, self.mtu)
                 if self.vlan is not None:
                     self._tag(stack, port, folder)
-                port.host.run(["ip", "address", "add", f"{address}/{_PREFIX}", "dev", port.ifname])
+                if port.address:
+                    _take_mac(stack, port)
                 stack.callback(_forget_addresses, port)
+                here, there = self.addresses[number], self.addresses[1 - number]
+                port.host.run(["ip", "address", "add", here, "peer", there, "dev", port.ifname])
+                if port.address:  # what is in between need not know ARP
+                    port.host.run(["ip", "neighbour", "add", there, "lladdr", peer.mac, "dev", port.ifname])
             self.set_offloads(self.offloads)
             self.verify()
             yield
@@ -191,6 +206,13 @@ def _set_mtu(port: Port, mtu: int) -> None:
             port.host.run(["ip", "link", "set", "dev", port.ifname, "mtu", str(mtu)])
         except XdplabError as exc:
             raise Unsupported(f"mtu {mtu}: {exc}") from None
+
+
+def _take_mac(stack: contextlib.ExitStack, port: Port) -> None:
+    """The address of what the port stands for, which a rule may look at."""
+    before = port.host.read(f"/sys/class/net/{port.ifname}/address").strip()
+    stack.callback(port.host.run, ["ip", "link", "set", "dev", port.ifname, "address", before], check=False)
+    port.host.run(["ip", "link", "set", "dev", port.ifname, "address", port.mac])
 
 
 def _forget_addresses(port: Port) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from xdplab.forwarders.process import wait_until
 from xdplab.hosts import Completed, Conversation, Host, memcached_client
 from xdplab.methods.applications import sockperf
-from xdplab.methods.applications.ends import SERVER, Ends
+from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Workload
 from xdplab.methods.shared import servers
 from xdplab.model import CpuLayout, LatencySummary, Model, PointFailed
@@ -113,7 +113,8 @@ class Programs:
         """`xdpapp serve` at C. What it says of damage counts, whatever the client has seen."""
         log = self.folder / "server.log"
         server = self.ends.server.host.converse(
-            self._pinned(self.ends.server.host, self._server_cpu, ["serve", SERVER, str(_OUR_PORT)]), log=log
+            self._pinned(self.ends.server.host, self._server_cpu, ["serve", self.ends.server_address, str(_OUR_PORT)]),
+            log=log,
         )
         try:
             self._said(server)
@@ -176,7 +177,7 @@ class Programs:
 
     def _client(self, kind: str, *options: str, seconds: float) -> dict[str, Any]:
         host = self.ends.client.host
-        argv = self._pinned(host, self.layout.tester_tx, [kind, SERVER, str(_OUR_PORT), *options])
+        argv = self._pinned(host, self.layout.tester_tx, [kind, self.ends.server_address, str(_OUR_PORT), *options])
         done = host.run(argv, check=False, timeout_s=seconds + _GRACE_S)
         if done.returncode == _DAMAGED:
             raise Damaged(done.complaint.removeprefix("xdpapp: "))
@@ -190,8 +191,8 @@ class Programs:
         spec = self.spec
         ways = {"forward": [], "backward": ["--reverse"], "both": ["--bidir"]}[direction]
         port, seconds = str(_IPERF_PORT), str(max(1, round(spec.duration_s)))
-        serve = ["iperf3", "--server", "--one-off", "--bind", SERVER, "--port", port]
-        ask = ["iperf3", "--client", SERVER, "--port", port, "--json", "--time", seconds, *ways]
+        serve = ["iperf3", "--server", "--one-off", "--bind", self.ends.server_address, "--port", port]
+        ask = ["iperf3", "--client", self.ends.server_address, "--port", port, "--json", "--time", seconds, *ways]
         ask += ["--parallel", str(connections), "--connect-timeout", str(int(spec.patience_s * 1000))]
         with self._server(serve, _IPERF_PORT):
             report = json.loads(self._other(ask, spec.duration_s).stdout)
@@ -199,15 +200,17 @@ class Programs:
 
     def _web(self, connections: int) -> Outcome:
         host, spec = self.ends.server.host, self.spec
-        with self._server(servers.nginx(host, self.folder, SERVER, _WEB_PORT), _WEB_PORT):
-            text = self._other(servers.wrk(SERVER, _WEB_PORT, connections, spec.duration_s), spec.duration_s).stdout
+        with self._server(servers.nginx(host, self.folder, self.ends.server_address, _WEB_PORT), _WEB_PORT):
+            text = self._other(
+                servers.wrk(self.ends.server_address, _WEB_PORT, connections, spec.duration_s), spec.duration_s
+            ).stdout
         return Outcome(elapsed_s=servers.wrk_seconds(spec.duration_s), requests_per_s=servers.wrk_requests_per_s(text))
 
     def _memcached(self, connections: int) -> Outcome:
         host, spec = self.ends.client.host, self.spec
         script = [host.python, host.program(Path(memcached_client.__file__))]
-        ask = [*script, SERVER, str(_MEMCACHED_PORT), str(spec.duration_s), str(connections)]
-        with self._server(servers.memcached(SERVER, _MEMCACHED_PORT), _MEMCACHED_PORT):
+        ask = [*script, self.ends.server_address, str(_MEMCACHED_PORT), str(spec.duration_s), str(connections)]
+        with self._server(servers.memcached(self.ends.server_address, _MEMCACHED_PORT), _MEMCACHED_PORT):
             report = json.loads(self._other(ask, spec.duration_s).stdout)
         return Outcome(elapsed_s=report["elapsed_s"], requests_per_s=report["requests"] / report["elapsed_s"])
 
@@ -215,8 +218,8 @@ class Programs:
     def _sockperf(self) -> Iterator[Callable[[], Outcome]]:
         host, spec = self.ends.client.host, self.spec
         log, each = self.folder / "client.log", self.folder / "sockperf.csv"
-        ask = sockperf.ping_pong(SERVER, _SOCKPERF_PORT, spec.request_bytes, spec.duration_s, each)
-        with self._server(sockperf.server(SERVER, _SOCKPERF_PORT), _SOCKPERF_PORT):
+        ask = sockperf.ping_pong(self.ends.server_address, _SOCKPERF_PORT, spec.request_bytes, spec.duration_s, each)
+        with self._server(sockperf.server(self.ends.server_address, _SOCKPERF_PORT), _SOCKPERF_PORT):
             client = host.start(ask, log=log, cpus=[self.layout.tester_tx], die_with_us=True)
 
             def rest() -> Outcome:

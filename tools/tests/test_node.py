@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of a node of the user's: its description, what the tester stands for there, and what the switch is given."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import studies
+from lab.work import dut
+
+from xdplab.forwarders import node, work
+from xdplab.forwarders.ovs.options import OvsOptions
+from xdplab.forwarders.ovs.pipelines import rule_hits, tables
+from xdplab.model import InputError, Pipeline, StreamSpec
+from xdplab.runner import make_plan
+from xdplab.runner.place import dut_of, tester_ports_of
+from xdplab.testers import make_tester
+from xdplab.testers.headers import headers_of
+from xdplab.tools import project_root
+
+OURS = "suites/openflow/node.yaml"
+DESCRIBED = """
+flows: my.flows
+ports: [{port: 7, mac: "02:00:00:00:00:07", ip: 10.0.0.7}, {port: 9, mac: "02:00:00:00:00:09", ip: 10.0.0.9}]
+"""
+
+
+@pytest.fixture
+def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    monkeypatch.delenv(node.FOLDER, raising=False)
+    (tmp_path / "my.yaml").write_text(DESCRIBED)
+    return Pipeline(kind="openflow", file=str(tmp_path / "my.yaml"))
+
+
+def test_files_are_next_to_the_description_or_in_a_folder_that_the_environment_names(
+    described: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = node.missing(described)
+    assert reason == f"my.flows is neither next to {described.file} nor in a folder that XDPLAB_OPENFLOW names"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "my.flows").write_text("OFPST_FLOW reply (xid=0x2):\n cookie=0x1, table=0 actions=drop\n")
+    monkeypatch.setenv(node.FOLDER, str(tmp_path / "elsewhere"))
+    assert node.missing(described) is None
+    assert node.flow_lines(described) == ["cookie=0x1, table=0 actions=drop"]
+    assert node.facts(described)["count"] == 1
+    (tmp_path / "my.flows").write_text("# actions=none\nactions=1\nactions=2\n")
+    assert node.flow_lines(described) == ["actions=1", "actions=2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("port: 9", "port: 0"), "ports.1.port"),
+        (("02:00:00:00:00:07", "2:7"), "ports.0.mac"),
+        (("10.0.0.9", "10.0.0"), "ports.1.ip"),
+        (("flows: my.flows", "flows: my.flows\nflow: x"), "flow: unknown key"),
+    ],
+)
+def test_a_description_that_is_none_is_one_line(described: Pipeline, change: tuple[str, str], why: str) -> None:
+    Path(described.file).write_text(DESCRIBED.replace(*change))
+    with pytest.raises(InputError, match=f"^{re.escape(described.file)}: .*{re.escape(why)}") as reported:
+        node.node_of(described)
+    assert "\n" not in str(reported.value)
+
+
+def test_a_description_that_is_not_there_is_named() -> None:
+    with pytest.raises(InputError, match=r"^nowhere\.yaml: No such file"):
+        node.node_of(Pipeline(kind="openflow", file="nowhere.yaml"))
+
+
+def test_the_tester_stands_for_what_is_behind_the_ports_and_its_other_side_answers() -> None:
+    study, testbed = studies.study(pipeline=f"openflow:{OURS}", path="through"), studies.a_testbed()
+    from xdplab.testbed.fake import FakeTestbed
+
+    fake = FakeTestbed(testbed)
+    point = make_plan(study, testbed, make_tester(study.tester)).points[0]
+    ports = tester_ports_of(fake, point)
+    forth, back = (
+        headers_of(StreamSpec(kind="load", pps=1, frame_bytes=64, direction=way), ports)
+        for way in ("forward", "backward")
+    )
+    assert (forth.src_mac, forth.dst_mac) == ("02:00:0a:00:01:0b", "02:00:0a:00:01:0c")
+    assert (forth.src_ip, forth.dst_ip) == ("10.0.1.11", "10.0.1.12")
+    mirrored = (back.dst_mac, back.src_mac, back.dst_ip, back.src_ip, back.udp_dst, back.udp_src)
+    assert mirrored == (forth.src_mac, forth.dst_mac, forth.src_ip, forth.dst_ip, forth.udp_src, forth.udp_dst)
+    here, there = work.sides(dut_of(fake, point, fake.layout))
+    assert (here.station, there.station) == ("10.0.1.11", "10.0.1.12")
+    assert (here.peer_mac, there.peer_mac) == (forth.src_mac, forth.dst_mac)
+
+
+def test_one_pair_of_addresses_is_all_that_two_ports_have() -> None:
+    study = studies.study(pipeline=f"openflow:{OURS}", path="through", traffic={"src_addresses": 2, "flows": 10})
+    with pytest.raises(InputError, match="a port of a node has one address"):
+        make_plan(study, studies.a_testbed(), make_tester(study.tester))
+
+
+def test_ours_has_forty_tables_and_each_leads_to_one_that_is_there() -> None:
+    given = tables(dut(f"openflow:{OURS}"), ("p0", "p1"), OvsOptions())
+    numbers = {int(re.match(r"table=(\d+)", line)[1]) for line in given.flows}  # type: ignore[index]
+    assert numbers == set(range(40))
+    targets = {
+        int(n) for line in given.flows for n in re.findall(r"goto_table:(\d+)|resubmit\(,(\d+)", line) for n in n if n
+    }
+    assert targets <= numbers
+    ovs: Any = None  # nobody is asked where no rule has a cookie of ours
+    assert rule_hits(ovs, given) == {}
+    assert (project_root() / OURS).is_file()

@@ -2,7 +2,9 @@
 """Rules of a node of the user's: its description, what the tester stands for there, and what the switch is given."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,11 +12,17 @@ from lab import studies
 from lab.work import dut
 
 from xdplab.forwarders import node, work
-from xdplab.forwarders.ovs.options import OvsOptions
-from xdplab.forwarders.ovs.pipelines import rule_hits, tables
+from xdplab.forwarders.ovs import openflow
+from xdplab.forwarders.ovs.forwarder import OvsAfxdp
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsOptions
+from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, tables
+from xdplab.hosts import LocalHost
+from xdplab.methods.applications.ends import Ends
 from xdplab.model import InputError, Pipeline, StreamSpec
 from xdplab.runner import make_plan
 from xdplab.runner.place import dut_of, tester_ports_of
+from xdplab.testbed import Port
+from xdplab.testbed.fake import FakeTestbed
 from xdplab.testers import make_tester
 from xdplab.testers.headers import headers_of
 from xdplab.tools import project_root
@@ -71,8 +79,6 @@ def test_a_description_that_is_not_there_is_named() -> None:
 
 def test_the_tester_stands_for_what_is_behind_the_ports_and_its_other_side_answers() -> None:
     study, testbed = studies.study(pipeline=f"openflow:{OURS}", path="through"), studies.a_testbed()
-    from xdplab.testbed.fake import FakeTestbed
-
     fake = FakeTestbed(testbed)
     point = make_plan(study, testbed, make_tester(study.tester)).points[0]
     ports = tester_ports_of(fake, point)
@@ -106,3 +112,22 @@ def test_ours_has_forty_tables_and_each_leads_to_one_that_is_there() -> None:
     ovs: Any = None  # nobody is asked where no rule has a cookie of ours
     assert rule_hits(ovs, given) == {}
     assert (project_root() / OURS).is_file()
+
+
+def test_no_rule_of_a_node_may_be_missing_and_some_may_be_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    ovs = OvsAfxdp(OvsAfxdpOptions())
+    ovs.instance = SimpleNamespace(exchange=None)  # type: ignore[assignment]
+    ovs._tables = Tables(["actions=1", "actions=2"], counted=False)
+    for there, said in ((1, 1), (2, 2), (5, 2)):
+        monkeypatch.setattr(openflow, "rules_there", lambda _, there=there: there)
+        assert ovs.rule_count() == (said, 2)
+
+
+def test_a_lasting_port_keeps_its_address() -> None:
+    port = Port(
+        role="a0", host=LocalHost(), ifname="a0", mac="02:00:00:00:00:07", mtu=1500, lasting=True, address="10.0.0.7"
+    )
+    other = replace(port, role="c0", host=LocalHost())
+    assert (Ends(port, other, (port,)).why_not() or "").startswith(
+        "pipeline openflow: only ports of the embedded testbed"
+    )

@@ -44,8 +44,6 @@ class Node(Model):
     tlv_map: tuple[str, ...] = ()
     #: Those of the tester's side, and of the other. What goes in by one must come out of the other as it was.
     ports: tuple[NodePort, NodePort]
-    #: Where the files come from, for who has not got them.
-    origin: str = ""
 
 
 def node_of(pipeline: Pipeline) -> Node:
@@ -66,8 +64,7 @@ def missing(pipeline: Pipeline) -> str | None:
     node = node_of(pipeline)
     for name in filter(None, (node.flows, node.groups)):
         if not _found(pipeline, name).is_file():
-            origin = f"; {node.origin}" if node.origin else ""
-            return f"{name} is neither next to {pipeline.file} nor in a folder that {FOLDER} names{origin}"
+            return f"{name} is neither next to {pipeline.file} nor in a folder that {FOLDER} names"
     return None
 
 

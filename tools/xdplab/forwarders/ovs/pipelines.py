@@ -61,8 +61,6 @@ _FLOW = (
     "move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15]",
 )
 _WHOLE_FRAME = 65535
-#: A node may have an action that one of them lacks.
-_ANY_PROTOCOL = "OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,6 @@ class Tables:
     meters: list[str] = field(default_factory=list)
     #: Options of Geneve, as `add-tlv-map` takes them.
     tlv_map: tuple[str, ...] = ()
-    #: That all of it can be said in.
-    protocols: str = "OpenFlow15"
     #: Whether the traffic's rules have the cookies FORTH and BACK.
     counted: bool = True
 
@@ -97,7 +93,6 @@ def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions, further: Se
             node.flow_lines(pipeline),
             node.group_lines(pipeline),
             tlv_map=node.node_of(pipeline).tlv_map,
-            protocols=_ANY_PROTOCOL,
             counted=False,
         )
     if pipeline.pods:
@@ -164,7 +159,7 @@ def set_up(ovs: Ovs, made: Tables) -> None:
         ovs.ofctl("add-tlv-map", option)
     for group in made.groups:
         ovs.ofctl("add-group", group)
-    ovs.add_flows(made.flows, made.protocols)
+    ovs.add_flows(made.flows)
 
 
 def rule_hits(ovs: Ovs, made: Tables) -> dict[str, int]:

@@ -213,7 +213,7 @@ def _set_mtu(port: Port, mtu: int) -> None:
 def _take_mac(stack: contextlib.ExitStack, port: Port) -> None:
     """The address of what the port stands for, which a rule may look at."""
     before = port.host.read(f"/sys/class/net/{port.ifname}/address").strip()
-    stack.callback(port.host.run, ["ip", "link", "set", "dev", port.ifname, "address", before], check=False)
+    stack.callback(port.host.run, ["ip", "link", "set", "dev", port.ifname, "address", before])
     port.host.run(["ip", "link", "set", "dev", port.ifname, "address", port.mac])
 
 

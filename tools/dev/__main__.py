@@ -109,6 +109,10 @@ def false_alarms(
     simulated: Annotated[
         int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
     ] = None,
+    tables: Annotated[
+        int | None,
+        typer.Option(min=2, max=100_000, help="instead of a run: simulated tables of 35 comparisons per noise"),
+    ] = None,
     as_json: AsJson = False,
     results: ResultsThere = None,
 ) -> None:
@@ -126,6 +130,12 @@ def false_alarms(
 
         judged = bench_disturbed(disturbed, pairs, progress=lambda text: print(text, file=sys.stderr))
         print(json.dumps([row.model_dump() for row in judged], indent=1) if as_json else disturbed_table(judged))
+        return
+    if tables:
+        from dev.bench_tables import bench_tables, table_of
+
+        found_by = bench_tables(tables, progress=lambda text: print(text, file=sys.stderr))
+        print(json.dumps([row.model_dump() for row in found_by], indent=1) if as_json else table_of(found_by))
         return
     if simulated:
         rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))

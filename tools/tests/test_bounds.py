@@ -75,7 +75,12 @@ RULE: list[tuple[str, float, list[float | None], str, bool]] = [
     ("three clean ones decide alone", 13, [0, 0, 0, 1.0, 1.0], "clean", True),
     ("four pairs", 13, [0.02] * 4, "few", False),
     ("a tenth", 1.1, [0.02] * 5, "bounds", False),
-    ("a fifth, and twenty pairs", 1.2, [0.02] * 20, "bounds", False),
+    ("a tenth, and twenty pairs", 1.1, [0.02] * 20, "bounds", False),
+    ("a fifth, and twenty pairs", 1.2, [0.02] * 20, "bounds", True),
+    ("a fifth, and twenty pairs of which a tenth was disturbed", 1.2, [0.1] * 20, "bounds", False),
+    ("three clean ones and two of which little was disturbed decide together", 2, [0, 0, 0, 0.02, 0.1], "bounds", True),
+    ("five clean ones need no others", 2, [0, 0, 0, 0, 0, 0.02, 0.1], "clean", True),
+    ("of which more was disturbed, they do not decide", 2, [0, 0, 0, 0, 0.02, 0.3, 1.0], "bounds", True),
 ]
 
 

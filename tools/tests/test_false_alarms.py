@@ -12,6 +12,7 @@ from lab.command import Done
 from scipy.special import stdtrit
 
 from dev.bench_intervals import PAIRS, SHAPES, Row, Shape, bench_intervals
+from dev.bench_tables import NOISE, bench_tables
 from xdplab.stats.interval import ratio_interval
 
 
@@ -52,6 +53,14 @@ def test_a_factor_of_two_is_found_from_three_pairs_and_a_tenth_from_fourteen(row
     assert rows["one side a quarter slower in a fifth of its repetitions", 5].found_double >= 0.95
     assert rows["bimodal, 0.72 apart, each half of the time", 8].found_double >= 0.95
     assert rows["noise of 10 %", 5].found_double >= 0.95
+
+
+def test_a_table_of_five_repetitions_finds_a_factor_of_two_and_no_difference_between_equals() -> None:
+    kinds = ("noise of 10 %", "noise of 20 %", "two speeds 0.72 apart, all rows", "each row its own, about 10 %")
+    found = {row.noise: row for row in bench_tables(20, pairs=(5,), noise={name: NOISE[name] for name in kinds})}
+    assert {name: row.false_tables for name, row in found.items() if row.false_tables > 0.05} == {}
+    least = dict(zip(kinds, (0.95, 0.55, 0.7, 0.6), strict=True))
+    assert {name: row.found_double for name, row in found.items() if row.found_double < least[name]} == {}
 
 
 def test_one_process_in_turns_needs_no_floor_for_levels_that_meet_both_sides() -> None:

@@ -42,7 +42,7 @@ def test_who_is_ahead_is_reported_with_the_ratio_to_the_next() -> None:
     found = reported(rates({"one": [2.0, 2.1, 1.9, 2.0], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
     assert found.said
     assert found.sentence == (
-        "rxdrop: two is ahead with 4 Mpps, 2 times as much as one (99 % interval 1.51 to 2.65), the next."
+        "rxdrop: two is ahead with 4 Mpps, 2 times as much as one (99 % interval 1.56 to 2.56), the next."
     )
 
 

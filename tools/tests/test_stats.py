@@ -16,10 +16,12 @@ from xdplab.stats.interval import (
     DEPTH,
     MIN_PAIRS,
     Interval,
+    clear_of,
     difference_interval,
     holm_corrected,
     ratio_interval,
 )
+from xdplab.stats.spread import Spread, shared, usual
 
 Pairs = list[tuple[float, float]]
 
@@ -122,6 +124,40 @@ def test_two_speeds_that_are_seen_are_the_depth_of_a_spell_unseen() -> None:
     alike = [(1.15 * level, level) for level in (1.0, 0.4) for _ in range(4)]
     assert not interval(alike).differs
     assert interval([(1.15, 1.0)] * 8).differs
+
+
+def test_a_table_says_how_far_its_comparisons_scatter() -> None:
+    few = [Spread(0.01, 4)] * 3
+    assert shared(few) == few  # three times the same comparison
+    alike = [Spread(0.01 * (1 + number / 100), 4) for number in range(12)]
+    assert all(each.freedom == 12 for each in shared(alike))  # as much as they may lend
+    assert all(one.variance >= each.variance for one, each in zip(shared(alike), alike, strict=True))
+    unlike = [Spread(0.01 * 10.0**number, 4) for number in range(-4, 5)]
+    assert all(each.freedom < 4.5 for each in shared(unlike))
+    lucky = [Spread(0.0005, 4), *alike]
+    assert shared(lucky)[0].variance > 0.004
+    assert [each.variance for each in shared(lucky)[1:]] == pytest.approx([each.variance for each in alike], rel=0.2)
+
+
+@pytest.mark.parametrize("worth", [3, 6, 20])
+def test_how_alike_planted_spreads_are_is_found(worth: int) -> None:
+    rng = np.random.default_rng(worth)
+    true = 2.0 * worth / rng.chisquare(worth, 4000)
+    found = usual([Spread(float(each), 4) for each in true * rng.chisquare(4, 4000) / 4])
+    assert found == (pytest.approx(2.0, rel=0.05), pytest.approx(worth, rel=0.15))
+
+
+def test_every_pair_must_be_farther_apart_in_a_table() -> None:
+    assert [clear_of(3, 1), clear_of(20, 35)] == [CLEAR, CLEAR]
+    assert [round(clear_of(pairs, 35), 2) for pairs in (3, 4, 5, 6)] == [4.91, 3.34, 2.55, 2.07]
+    apart = interval([(3.0, 1.0), (2.6, 1.0), (30.0, 1.0), (300.0, 1.0), (3000.0, 1.0)])  # t knows nothing of them
+    among = [interval([(1.0 + number / 1000, 1.0), (1.0, 1.1), (1.0, 1.0)]) for number in range(34)]
+    found = holm_corrected([apart, *among])[0]
+    assert found is not None
+    assert (found.method, found.differs) == ("each-pair", True)
+    nearer = holm_corrected([interval([(2.5, 1.0), (2.6, 1.0), (30.0, 1.0), (300.0, 1.0), (3000.0, 1.0)]), *among])[0]
+    assert nearer is not None
+    assert not nearer.differs
 
 
 @pytest.mark.parametrize("count", range(1, MIN_PAIRS))
@@ -236,7 +272,9 @@ def test_verdict_bounds_and_p_of_a_family_agree(family: list[Pairs]) -> None:
         assert found.family == len(family)
         assert found.corrected_p is not None
         assert alone.p is not None
-        assert found.corrected_p >= alone.p
+        assert found.p is not None
+        assert found.corrected_p >= found.p
+        assert (found.error or 0.0) >= (alone.error or 0.0) * (1 - 1e-9)
         assert found.differs == (found.corrected_p < 1 - CONFIDENCE or found.clear)
         assert alone.differs or not found.differs
 

@@ -38,7 +38,7 @@ def curve_of(two: list[float], *, limited: Any = ("forwarder", "forwarder"), rep
 def test_efficiency_is_an_interval() -> None:
     alone, both = curve_of([1.6e6, 1.58e6, 1.62e6, 1.6e6, 1.6e6])
     assert alone == "ovs-afxdp: 1 thread, 1 queue: 1 Mpps"
-    assert both == "ovs-afxdp: 2 threads, 2 queues: 1.6 Mpps, 68 to 93 % of 2 times one thread"
+    assert both == "ovs-afxdp: 2 threads, 2 queues: 1.6 Mpps, 70 to 91 % of 2 times one thread"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_efficiency_is_an_interval() -> None:
 )
 def test_what_the_tester_or_the_time_limits_is_a_lower_bound(limit: str, words: str) -> None:
     reported = curve_of([1.6e6] * 5, limited=("forwarder", limit))
-    assert reported[1].endswith(f"at least 1.6 Mpps, at least 68 % of 2 times one thread ({words})")
+    assert reported[1].endswith(f"at least 1.6 Mpps, at least 70 % of 2 times one thread ({words})")
     alone = curve_of([1.6e6] * 5, limited=(limit, "forwarder"))
     assert "%" not in " ".join(alone)
     assert alone[-1].endswith(f"no efficiency: one thread: {words}")
@@ -130,12 +130,12 @@ def test_where_no_throughput_was_searched_the_forwarding_rate_grows() -> None:
     flooded = [with_repetitions(each, [one.model_copy(update=rate) for one in each.by_repetition]) for each in found]
     assert [*lines(curves(run, flooded))] == [
         "ovs-afxdp: 1 thread, 1 queue, forwarding rate at overload: 1 Mpps",
-        "ovs-afxdp: 2 threads, 1 queue, forwarding rate at overload: 1 Mpps, 43 to 58 % of 2 times one thread",
+        "ovs-afxdp: 2 threads, 1 queue, forwarding rate at overload: 1 Mpps, 44 to 57 % of 2 times one thread",
     ]
 
 
 def test_fewer_repetitions_say_less() -> None:
-    assert "64 to 100 % of 2 times one thread" in curve_of([1.6e6] * 5, repetitions=3)[1]
+    assert "66 to 97 % of 2 times one thread" in curve_of([1.6e6] * 5, repetitions=3)[1]
     alone = curve_of([1.6e6] * 5, repetitions=1)
     assert "%" not in " ".join(alone)
     assert "uncertain: 1 of the 3 repetitions that an interval needs" in alone[1]

@@ -4,13 +4,15 @@
 This is the only module that sees repetitions of two points next to one another. Winners, orders, trends, advice and "no
 measurable difference" all ask it; `xdplab.analysis.words` says what it found. The rules are in docs/claims.md.
 
-Which pairs decide is chosen by statuses, never by values: the clean ones where a figure has enough of them; else all,
-each as the bound that its disturbed part leaves (`xdplab.stats.contamination`); else nothing is said.
+Which pairs decide is chosen by statuses, never by values: the clean ones where a figure has enough of them; else those
+that were disturbed a little, or all, each as the bound that its disturbed part leaves (`xdplab.stats.contamination`);
+else nothing is said.
 """
 
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import geometric_mean
 from typing import NamedTuple, TypeVar
 
 from xdplab.analysis.doubts import doubts_of
@@ -21,7 +23,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.usable import usable_repetitions
 from xdplab.model.slices import RESOLUTION as SLICES_RESOLUTION
-from xdplab.stats.contamination import MIN_BOUNDED
+from xdplab.stats.contamination import LITTLE, MIN_BOUNDED, unseen
 from xdplab.stats.interval import (
     CONFIDENCE,
     Difference,
@@ -37,8 +39,6 @@ Pair = tuple[RepetitionFigures, RepetitionFigures]
 #: From the values of the side that is above and of the side that is below.
 MakeInterval = Callable[[Sequence[float], Sequence[float]], Interval | None]
 
-#: Half-width of an interval over bounds, as a ratio: twice as slow is what a machine does without being seen to.
-BOUNDED_FLOOR = 2.0
 #: How far runs of the same thing are from one another without being different, as a ratio: a machine may be a third
 #: slower in one of them, and differ by some percent besides.
 RUNS_APART = 1.5
@@ -68,12 +68,16 @@ def paired_repetitions(point: PointSummary, reference: PointSummary, metric: str
     needed = figure(metric).pairs
     if not pairs:
         return None
+    shares = [_share(pair, metric) for pair in pairs]
+    little = [pair for pair, share in zip(pairs, shares, strict=True) if share is not None and share <= LITTLE]
+    sliced = [pair for pair in pairs if all(_sliced(each.figures[metric]) is not None for each in pair)]
+    if len(clean) < MIN_BOUNDED <= len(little) and len(sliced) < MIN_BOUNDED:
+        return Paired(pairs, clean, little, "bounds")
     if len(clean) >= needed:
         return Paired(pairs, clean, clean, "clean")
-    sliced = [pair for pair in pairs if all(_sliced(each.figures[metric]) is not None for each in pair)]
     if len(sliced) >= max(needed, MIN_BOUNDED):
         return Paired(pairs, clean, sliced, "slices")
-    if len(pairs) >= MIN_BOUNDED and all(each.figures[metric].share is not None for pair in pairs for each in pair):
+    if len(pairs) >= MIN_BOUNDED and None not in shares:
         return Paired(pairs, clean, pairs, "bounds")
     return Paired(pairs, clean, pairs, "few")
 
@@ -88,7 +92,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     estimate = _estimate(pairs, metric)
     if basis == "slices" and not _same_sign(interval, estimate):
         sense, interval = "unknown", None
-    shares = [each.figures[metric].share for pair in pairs for each in pair]
+    shares = [_share(pair, metric) for pair in (used if basis == "bounds" else pairs)]
     doubts = doubts_of((point, reference), metric, len(pairs), len(clean), basis)
     found = Comparison(
         point=point.forwarder,
@@ -113,7 +117,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         ),
         remarks=doubts.remarks,
     )
-    return found.model_copy(update={"breakdown": _breakdown(pairs, found)}) if basis == "bounds" else found
+    return found.model_copy(update={"breakdown": _breakdown(used, found)}) if basis == "bounds" else found
 
 
 def hindrance_of(point: PointSummary, metric: str) -> str:
@@ -203,13 +207,16 @@ def compare_all(
 
 
 def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
-    """The comparisons of one table, corrected together (Holm)."""
-    intervals = holm_corrected([one.interval for one in family.values()])
-    first = holm_corrected([one.first or one.interval for one in family.values()])
-    return {
-        key: one.model_copy(update={"interval": interval, "first": one.first and alone})
-        for (key, one), interval, alone in zip(family.items(), intervals, first, strict=True)
+    """The comparisons of one table, corrected together (Holm); the same one at two places counts once."""
+    alike = {key: one.model_dump_json() for key, one in family.items()}
+    distinct = {alike[key]: one for key, one in family.items()}
+    intervals = holm_corrected([one.interval for one in distinct.values()])
+    first = holm_corrected([one.first or one.interval for one in distinct.values()])
+    made = {
+        same: one.model_copy(update={"interval": interval, "first": one.first and alone})
+        for (same, one), interval, alone in zip(distinct.items(), intervals, first, strict=True)
     }
+    return {key: made[alike[key]] for key in family}
 
 
 def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:
@@ -241,6 +248,12 @@ def _same_sign(interval: Interval | None, estimate: Interval | None) -> bool:
     return interval is not None and estimate is not None and (interval.ratio > 1) == (estimate.ratio > 1)
 
 
+def _share(pair: Pair, metric: str) -> float | None:
+    """The larger of its sides; None where one is not known."""
+    shares = [each.figures[metric].share for each in pair]
+    return None if None in shares else max(share for share in shares if share is not None)
+
+
 def _ends(one: Measured, basis: Basis) -> tuple[float, float]:
     """Between what and what a figure is taken to lie."""
     if basis == "slices" and one.sliced is not None:
@@ -260,7 +273,8 @@ def _interval(pairs: Sequence[Pair], metric: str, basis: Basis) -> tuple[Sense, 
     resolution = max((each.figures[metric].resolution for pair in pairs for each in pair), default=0.0)
     resolution = max(resolution, SLICES_RESOLUTION) if basis == "slices" else resolution
     ours, theirs = ([_ends(pair[side].figures[metric], basis) for pair in pairs] for side in (0, 1))
-    make = _paired_interval(resolution, BOUNDED_FLOOR if basis == "bounds" else 1.0)
+    floor = geometric_mean(unseen(_share(pair, metric) or 0.0) for pair in pairs) if basis == "bounds" else 1.0
+    make = _paired_interval(resolution, floor)
     return _of_ends(ours, theirs, make, more=figure(metric).more)
 
 
@@ -304,7 +318,7 @@ def _breakdown(pairs: Sequence[Pair], found: Comparison) -> float | None:
 
     def holds(share: float) -> bool:
         ours, theirs = ([pair[side].sample.ends_us(wanted.percent, share) for pair in pairs] for side in (0, 1))
-        sense, interval = _of_ends(ours, theirs, _paired_interval(0.0, BOUNDED_FLOOR), more=False)
+        sense, interval = _of_ends(ours, theirs, _paired_interval(0.0, unseen(share)), more=False)
         at_share = found.model_copy(update={"sense": sense, "interval": interval})
         return at_share.better == found.better
 

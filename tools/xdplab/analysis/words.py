@@ -8,6 +8,7 @@ from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.model.digits import percent, significant
+from xdplab.stats.contamination import LITTLE
 from xdplab.stats.interval import MIN_PAIRS, Interval
 
 #: Wider than this either way an interval is put into words.
@@ -100,9 +101,9 @@ def undecided(found: Comparison) -> str:
 def _what_to_do(found: Comparison) -> str:
     if found.basis == "runs":
         return ": measure both in one run"
-    if found.basis == "bounds" and found.share is not None:  # their floor does not shrink with their number
+    if found.basis == "bounds" and found.share and found.share > LITTLE:  # no number of pairs makes up for it
         return f": the machine disturbed up to {percent(found.share)} of a trial; use a quieter one"
-    return ": ask for more repetitions" if found.sense == "exact" else ": a figure is a bound"
+    return ": ask for more repetitions" if found.sense == "exact" or found.share else ": a figure is a bound"
 
 
 def ahead(found: Comparison) -> str:

@@ -12,6 +12,10 @@ import math
 MIN_BOUNDED = 5
 #: A stall is felt for about as long again as it lasts: what had to wait is worked off behind it.
 AFTERMATH = 2.0
+#: The clocks see at least a fifth of what a machine takes.
+_SEEN = 0.2
+#: Up to this share a trial is disturbed a little: with what was not seen, for half of its time.
+LITTLE = 0.5 * _SEEN
 
 
 def contaminated_share(*away: float) -> float:
@@ -34,6 +38,11 @@ def ranks(count: int, quantile: float, share: float) -> tuple[int, int]:
     disturbed = contaminated(count, share)
     low = max(1, math.ceil(quantile * (count - disturbed) - 1e-6))  # 99.9 % of 1000 is 999, not 999.0000000000001
     return low, low + disturbed
+
+
+def unseen(share: float) -> float:
+    """How much slower, as a ratio, a trial may have been for what no clock saw: at most twice."""
+    return 1 / (1 - min(share, LITTLE) / _SEEN)
 
 
 def rate_ends(rate: float, share: float) -> tuple[float, float]:

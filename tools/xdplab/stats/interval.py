@@ -14,9 +14,12 @@ So three pairs show a factor of two, twelve to fourteen a tenth. `differs` says 
 out 1, or that every pair lies apart by a factor of two in the same direction: then, where t on few unlike pairs says
 nothing, low and high are the least and the greatest ratio of a pair ("at least 10.4 times in each of 3 repetitions").
 `holm_corrected` corrects a table of comparisons after Holm (1979): a family has one chance in a hundred of a false
-difference, and in twenty of a spell unseen.
+difference, and in twenty of a spell unseen. Its comparisons lend one another what they know of the spread
+(`stats/spread.py`); how far apart every pair must be there is what noise of a factor of two does by chance to so many
+pairs in one table of a hundred (2.5 in 35 comparisons of five pairs, 5.2 of three).
 
-`tools/dev false-alarms --simulated 1000` gives how often equal things are called different and real differences found.
+`tools/dev false-alarms --simulated 1000` gives how often equal things are called different and real differences found,
+`--tables 1000` the same of a table's leader and the others.
 A studentised bootstrap does no better with the floor: on long tails it finds more, next to slow spells of one side far
 less, and it has no p below one over its draws, which a correction needs. A sign or permutation test cannot reach 1 %
 below eight pairs.
@@ -24,17 +27,19 @@ below eight pairs.
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 
 from xdplab.model import Model
 from xdplab.stats.bimodal import Bimodal, bimodal
+from xdplab.stats.spread import Spread, shared
 
 #: One comparison in a hundred may be called different by the chance that t knows of: a report holds many of them.
 CONFIDENCE = 0.99
 MIN_PAIRS = 3
-#: Every pair apart by this factor in the same direction is a difference whatever t says; its square within a family.
+#: Every pair apart by this factor in the same direction is a difference whatever t says; within a family `clear_of`.
 CLEAR = 2.0
 #: How far apart a machine's speeds are when nothing is known of it: a rate a quarter lower, a time a third longer.
 DEPTH = 4 / 3
@@ -73,8 +78,10 @@ class Interval(Model):
     most: float | None = None
     #: Of a side that was seen to be so, the one that is farther apart.
     bimodal: Bimodal | None = None
-    #: Standard error of the mean log ratio.
+    #: Standard error of the mean log ratio; within a family with what its other comparisons say of it.
     error: float | None = None
+    #: Degrees of freedom of that error.
+    freedom: float | None = None
     #: How deep a slow spell is taken to be, as a ratio; with `resolution` it made `floor`.
     depth: float = DEPTH
     #: Relative difference that the measure resolves.
@@ -93,9 +100,8 @@ class Interval(Model):
 
     @property
     def clear(self) -> bool:
-        """Whether every pair, of at least three, is apart by `CLEAR` in the same direction (its square in a family)."""
-        needed = CLEAR if self.family == 1 else CLEAR**2
-        return self.pairs >= MIN_PAIRS and self.least is not None and self.least >= needed
+        """Whether every pair, of at least three, is apart by `clear_of` in the same direction."""
+        return self.pairs >= MIN_PAIRS and self.least is not None and self.least >= clear_of(self.pairs, self.family)
 
     def inverted(self) -> "Interval":
         """The same with the sides swapped."""
@@ -122,6 +128,18 @@ class Difference(Model):
     floor: float = 0.0
     #: As of a ratio.
     bimodal: Bimodal | None = None
+
+
+def clear_of(pairs: int, family: int) -> float:
+    """The ratio by which every pair must be apart to be called so: `CLEAR`, or more in a family of comparisons.
+
+    There it is what noise of a factor of two on both sides reaches in all pairs of one comparison of the family, once
+    in a hundred families.
+    """
+    if family == 1:
+        return CLEAR
+    each = ((1 - CONFIDENCE) / (2 * family)) ** (1 / pairs)
+    return max(CLEAR, math.exp(-NormalDist(sigma=math.sqrt(2) * math.log(2)).inv_cdf(each)))
 
 
 def ratio_interval(
@@ -155,6 +173,7 @@ def ratio_interval(
         most=math.exp(sizes.max()) if one_way else None,
         bimodal=split,
         error=_error(logs) if len(logs) >= MIN_PAIRS else None,
+        freedom=len(logs) - 1 if len(logs) >= MIN_PAIRS else None,
         depth=_deepest(depth, split),
         resolution=resolution,
         fixed=fixed,
@@ -180,6 +199,7 @@ def apart_interval(
         pairs=fewest,
         confidence=confidence,
         error=math.hypot(*(_error(side) for side in logs)) if fewest >= MIN_PAIRS else None,
+        freedom=fewest - 1 if fewest >= MIN_PAIRS else None,
         depth=1.0,
         fixed=fixed,
     )
@@ -195,9 +215,10 @@ def holm_corrected(intervals: Sequence[Interval | None]) -> list[Interval | None
     Raises:
         ValueError: when the confidences differ.
     """
-    known = sorted(((found.p, at) for at, found in enumerate(intervals) if found and found.p is not None))
     if len({found.confidence for found in intervals if found}) > 1:
         raise ValueError("a family of comparisons has one confidence")
+    intervals = _with_shared_spread(intervals)
+    known = sorted(((found.p, at) for at, found in enumerate(intervals) if found and found.p is not None))
     made = list(intervals)
     corrected, level, failed = 0.0, 1.0, False
     for rank, (p, at) in enumerate(known):
@@ -209,6 +230,23 @@ def holm_corrected(intervals: Sequence[Interval | None]) -> list[Interval | None
         corrected = max(corrected, min(1.0, p * (len(known) - rank)))
         made[at] = _bounded(found.model_copy(update={"family": len(known), "corrected_p": corrected}), level)
     return made
+
+
+def _with_shared_spread(intervals: Sequence[Interval | None]) -> list[Interval | None]:
+    """Each that has an error with what the others say of it."""
+    made = list(intervals)
+    at = [index for index, found in enumerate(intervals) if found and found.error is not None]
+    own = [found for found in intervals if found and found.error is not None]
+    for index, found, spread in zip(at, own, shared([_spread(each) for each in own]), strict=True):
+        lent = found.model_copy(update={"error": math.sqrt(spread.variance / found.pairs), "freedom": spread.freedom})
+        made[index] = lent.model_copy(update={"p": _p(lent)})
+    return made
+
+
+def _spread(found: Interval) -> Spread:
+    assert found.error is not None
+    assert found.freedom is not None
+    return Spread(found.pairs * found.error**2, found.freedom)
 
 
 def difference_interval(
@@ -230,7 +268,8 @@ def difference_interval(
     if count < MIN_PAIRS:
         return Difference(mean=mean, low=None, high=None, pairs=count, confidence=confidence, bimodal=split)
     deep = math.log(_deepest(depth, split)) * float(np.abs(pairs).mean())  # so that it says the same as the ratio
-    half, floor = _half_width(1 - confidence, count, _error(differences), deep, resolution)
+    error = _error(differences)
+    half, floor = _half_width(1 - confidence, count, error, count - 1, deep, resolution)
     return Difference(
         mean=mean,
         low=mean - half,
@@ -275,18 +314,21 @@ def _p(found: Interval) -> float:
 
 def _log_half_width(found: Interval, alpha: float) -> tuple[float, float]:
     assert found.error is not None
+    assert found.freedom is not None
     least = max(math.log1p(found.resolution), math.log(found.fixed))
-    half, floor = _half_width(alpha, found.pairs, found.error, math.log(found.depth), least)
+    half, floor = _half_width(alpha, found.pairs, found.error, found.freedom, math.log(found.depth), least)
     return min(half, _WIDEST), floor
 
 
-def _half_width(alpha: float, pairs: int, error: float, depth: float, resolution: float) -> tuple[float, float]:
+def _half_width(
+    alpha: float, pairs: int, error: float, freedom: float, depth: float, resolution: float
+) -> tuple[float, float]:
     """Of the interval that is wrong with probability `alpha`, and the floor within; in the unit of error and depth."""
     from scipy.special import stdtrit  # the quantile of Student's t; takes 0.2 s to import, and scipy.stats 0.7 s
 
     missed = min(UNSEEN, UNSEEN * alpha / (1 - CONFIDENCE)) ** (1 / pairs)
     floor = max(resolution, depth * (1 - missed))
-    return math.hypot(-float(stdtrit(pairs - 1, alpha / 2)) * error, floor), floor
+    return math.hypot(-float(stdtrit(freedom, alpha / 2)) * error, floor), floor
 
 
 def _error(data: np.ndarray) -> float:

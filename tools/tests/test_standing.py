@@ -187,7 +187,9 @@ def test_places_where_the_first_is_undecided_are_counted_and_no_name_stands_for_
     found = reported([*rates({"one": [2.0] * 4, "two": [4.0] * 4}), *there])
     assert found.sentence == "Ahead in rxdrop: two; in 1 more the first is undecided, see below."
     nowhere = reported([*rates(undecided), *there])
-    assert nowhere.sentence == ("In none of 2 comparisons is one ahead of all others; who is ahead of whom is below.")
+    assert nowhere.sentence == (
+        "In none of 2 comparisons is one ahead of all others; the best of each is ahead of 1 other, named below."
+    )
     assert nowhere.said
     assert len(nowhere.details) == 2
 

@@ -205,7 +205,13 @@ def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
     """`Ahead in rxdrop: two; in l2fwd: one.`; how often each is, where the places are too many for a sentence."""
     named = {where: place for where, place in places.items() if place.hindrance or not place.undecided}
     if not named:
-        return f"In none of {len(places)} comparisons is one ahead of all others; who is ahead of whom is below."
+        behind = sorted({len(place.behind) for place in places.values()})
+        many = " to ".join(str(number) for number in dict.fromkeys((behind[0], behind[-1])))
+        others = "other" if behind[-1] == 1 else "others"
+        return (
+            f"In none of {len(places)} comparisons is one ahead of all others; "
+            f"the best of each is ahead of {many} {others}, named below."
+        )
     rest = len(places) - len(named)
     more = f"; in {rest} more the first is undecided, see below" if rest else ""
     each = [f"in {where}{of and f' of {of}'}: {place.first}" for (where, of), place in named.items()]

@@ -56,6 +56,14 @@ def test_latest_is_a_link_or_nothing_is_begun(cli: Callable[..., Done], tmp_path
     assert os.listdir(results) == ["latest"]
 
 
+def test_an_option_that_takes_one_value_is_not_given_twice(cli: Callable[..., Done], tmp_path: Path) -> None:
+    path = studies.study_file(tmp_path)
+    twice = ("--forwarders", "fake", "--forwarders", "fake:loss_floor=0.1")
+    cli("run", path, *twice).refused("--forwarders is given 2 times and takes one value: instead of the study's, e.g.")
+    several = ("--set", "repetitions=2", "--set", "forwarders=[fake]", "--dry-run", "--dry-run")
+    assert "1 point," in cli("run", path, *several).out
+
+
 @pytest.mark.parametrize("variable", ["XDPLAB_RESULTS", "XDPLAB_STATE", "XDPLAB_BPF_DIR"])
 def test_an_empty_variable_is_not_the_current_folder(
     cli: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str

@@ -21,11 +21,12 @@ from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
 from xdplab.cli.gate import bisect, gate
 from xdplab.cli.lab import lab
+from xdplab.cli.once import Commands
 from xdplab.cli.reproduce import reproduce
 from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show, site
 from xdplab.tools import results_folder, testbeds_folder
 
-cli = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+cli = Commands(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 #: Panels of `xdplab --help`, in the order of their first command.
 _MEASURE, _LOOK, _SHARE, _LAB = "Measure", "Look at runs and parts", "Share", "Testbeds"
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]

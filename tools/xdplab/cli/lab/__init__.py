@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from xdplab.cli.once import Commands
 from xdplab.tools import provision_command
 
 if TYPE_CHECKING:
     from xdplab.cli.lab.look import Card
     from xdplab.cli.lab.wanted import Part
 
-lab = typer.Typer(no_args_is_help=True, help="Testbeds of machines.")
+lab = Commands(no_args_is_help=True, help="Testbeds of machines.")
 
 Address = typer.Option(help="USER@ADDRESS[:PORT]", metavar="USER@ADDRESS")
 

@@ -4,7 +4,7 @@
 A table has five places (workloads) with eight rows each. At each place the row with the best median is compared with
 the seven others, and all 35 comparisons are corrected together, as `analysis.answers.ranking` does. A false table is
 one that calls any two rows different although all are equal; power is the share of differences found where half of the
-rows of a place are half or twice slower than the others.
+rows of a place are slower than the others, 1.5 times or twice.
 """
 
 import itertools
@@ -83,8 +83,8 @@ class Row(Model):
     tables: int
     #: Tables that call equal rows different.
     false_tables: float
-    #: Of the differences between the leader and slower rows, at a half and at twice.
-    found_half: float
+    #: Of the differences between the leader and slower rows, at 1.5 times and at twice.
+    found_1_5: float
     found_double: float
 
 
@@ -115,7 +115,7 @@ def bench_tables(
                     pairs=count,
                     tables=tables,
                     false_tables=sum(any(each.differs for each in _compared(logs)) for logs in drawn) / tables,
-                    found_half=_found(drawn, 1.5),
+                    found_1_5=_found(drawn, 1.5),
                     found_double=_found(drawn, 2.0),
                 )
             )
@@ -127,9 +127,9 @@ def table_of(rows: Sequence[Row]) -> str:
     counts = list(dict.fromkeys(row.pairs for row in rows))
     lines = [["false tables / found at 1.5 / at 2 times, %", *(f"{count} pairs" for count in counts)]]
     for name, own in itertools.groupby(rows, key=lambda row: row.noise):
-        cells = [(row.false_tables, row.found_half, row.found_double) for row in own]
+        cells = [(row.false_tables, row.found_1_5, row.found_double) for row in own]
         lines.append(
-            [name, *(f"{100 * wrong:.1f} / {100 * half:.0f} / {100 * twice:.0f}" for wrong, half, twice in cells)]
+            [name, *(f"{100 * wrong:.1f} / {100 * less:.0f} / {100 * twice:.0f}" for wrong, less, twice in cells)]
         )
     return columns(lines)
 

@@ -103,7 +103,8 @@ def _what_to_do(found: Comparison) -> str:
         return ": measure both in one run"
     if found.basis == "bounds" and found.share and found.share > LITTLE:  # no number of pairs makes up for it
         return f": the machine disturbed up to {percent(found.share)} of a trial; use a quieter one"
-    return ": ask for more repetitions" if found.sense == "exact" or found.share else ": a figure is a bound"
+    by_machine = found.basis == "bounds" and found.sense == "within"  # what a tester bounds has no upper end
+    return ": ask for more repetitions" if found.sense == "exact" or by_machine else ": a figure is a bound"
 
 
 def ahead(found: Comparison) -> str:

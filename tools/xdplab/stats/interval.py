@@ -15,11 +15,10 @@ out 1, or that every pair lies apart by a factor of two in the same direction: t
 nothing, low and high are the least and the greatest ratio of a pair ("at least 10.4 times in each of 3 repetitions").
 `holm_corrected` corrects a table of comparisons after Holm (1979): a family has one chance in a hundred of a false
 difference, and in twenty of a spell unseen. Its comparisons lend one another what they know of the spread
-(`stats/spread.py`); how far apart every pair must be there is what noise of a factor of two does by chance to so many
-pairs in one table of a hundred (2.5 in 35 comparisons of five pairs, 5.2 of three).
+(`stats/spread.py`), and every pair must be farther apart there (`clear_of`).
 
 `tools/dev false-alarms --simulated 1000` gives how often equal things are called different and real differences found,
-`--tables 1000` the same of a table's leader and the others.
+`--tables 100` the same of a table's leader and the others.
 A studentised bootstrap does no better with the floor: on long tails it finds more, next to slow spells of one side far
 less, and it has no p below one over its draws, which a correction needs. A sign or permutation test cannot reach 1 %
 below eight pairs.
@@ -234,19 +233,18 @@ def holm_corrected(intervals: Sequence[Interval | None]) -> list[Interval | None
 
 def _with_shared_spread(intervals: Sequence[Interval | None]) -> list[Interval | None]:
     """Each that has an error with what the others say of it."""
+    own = {
+        at: Spread(found.pairs * found.error**2, found.freedom)
+        for at, found in enumerate(intervals)
+        if found and found.error is not None and found.freedom is not None
+    }
     made = list(intervals)
-    at = [index for index, found in enumerate(intervals) if found and found.error is not None]
-    own = [found for found in intervals if found and found.error is not None]
-    for index, found, spread in zip(at, own, shared([_spread(each) for each in own]), strict=True):
+    for at, spread in zip(own, shared([*own.values()]), strict=True):
+        found = intervals[at]
+        assert found is not None
         lent = found.model_copy(update={"error": math.sqrt(spread.variance / found.pairs), "freedom": spread.freedom})
-        made[index] = lent.model_copy(update={"p": _p(lent)})
+        made[at] = lent.model_copy(update={"p": _p(lent)})
     return made
-
-
-def _spread(found: Interval) -> Spread:
-    assert found.error is not None
-    assert found.freedom is not None
-    return Spread(found.pairs * found.error**2, found.freedom)
 
 
 def difference_interval(

@@ -179,6 +179,14 @@ def test_many_places_are_counted_in_one_sentence() -> None:
         for n in range(4)
     ]
     assert reported(trials, spec).sentence == "Ahead, of 9 comparisons: one in 8, two in 1."
+    noisy = [
+        micro.staged(micro.point(spec, case, rate_pps=100.0 + rate), [round(us * 1000 * times)] * 5, repetition=n)
+        for rate in range(9)
+        for case, us in (("one", 20), ("two", 40 if rate else 5))
+        for n in range(4)
+        for times in [(1, 4, 0.2, 1)[n] if case == "two" and rate > 2 else 1]
+    ]
+    assert reported(noisy, spec).sentence == "Ahead, of 9 comparisons: one in 2, two in 1, unknown in 6."
 
 
 def test_places_where_the_first_is_undecided_are_counted_and_no_name_stands_for_two() -> None:

@@ -21,6 +21,7 @@ from xdplab.measure.usable import usable_repetitions
 from xdplab.stats.bimodal import bimodal
 
 _CANNOT = "no winner is named"
+_NOBODY = "unknown"
 _LIMITS = {
     "tester": "the tester was the limit",
     "budget": "the search ran out of time",
@@ -114,7 +115,7 @@ class _Place:
     def first(self) -> str:
         """The leader's name, or that there is none; of a place where it is decided."""
         if self.hindrance:
-            return "unknown"
+            return _NOBODY
         return "no measurable difference" if any(one.alike for one in self.with_leader) else self.fit[0].name
 
     @property
@@ -218,7 +219,8 @@ def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
     sentence = f"Ahead {'; '.join(each)}{more}."
     if len(sentence.split()) <= MAX_WORDS:
         return sentence
-    often = [f"{name} in {count}" for name, count in Counter(one.first for one in named.values()).most_common()]
+    counts = Counter(one.first for one in named.values())
+    often = [f"{name} in {counts[name]}" for name in sorted(counts, key=lambda name: (name == _NOBODY, -counts[name]))]
     return f"Ahead, of {len(places)} comparisons: {', '.join(often)}{more}."
 
 

@@ -45,7 +45,6 @@ def usual(found: Sequence[Spread]) -> Spread:
 
     Method of moments on their logarithms, Smyth's section 6.2.
     """
-    from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
 
     if len(found) < 2:
@@ -56,5 +55,19 @@ def usual(found: Sequence[Spread]) -> Spread:
     unlike = float(logs.var(ddof=1) - polygamma(1, half).mean())
     if unlike <= 0:
         return Spread(math.exp(logs.mean()), math.inf)
-    worth = 2 * brentq(lambda each: polygamma(1, each) - unlike, 1 / unlike, 1 + 1 / unlike)
+    worth = 2 * _inverse_trigamma(unlike)
     return Spread(math.exp(logs.mean() + float(digamma(worth / 2)) - math.log(worth / 2)), worth)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """By Newton's steps on 1 / trigamma, which are monotone (Smyth's appendix); scipy.optimize takes long to load."""
+    from scipy.special import polygamma
+
+    found = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, found))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, found))
+        found += step
+        if abs(step) < 1e-8 * found:
+            break
+    return found

@@ -58,10 +58,8 @@ def pytest_collection_modifyitems(items):
 
 
 def make(*targets):
-    """One worker at a time: both want the same files."""
-    lock = BPF / "build" / "make.lock"
-    lock.parent.mkdir(exist_ok=True)
-    argv = ["flock", lock, "make", "-s", "-C", BPF, *targets]
+    """One worker at a time: both want the same files. The lock makes none: guests of ci/nic have a read-only tree."""
+    argv = ["flock", BPF / "Makefile", "make", "-s", "-C", BPF, *targets]
     subprocess.run(argv, check=True)
 
 

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -428,3 +429,28 @@ def test_one_tree_builds_ours_and_then_series_xdp(
         reported = json.loads((cache / name / "build.json").read_text())
         assert (reported["series"], len(reported["patches"])) == (name[6:], 1 if name == "3.1.0-xdp" else 0)
         assert ("--enable-xdp-offload" in reported["configure"]) is (name == "3.1.0-xdp")
+
+
+def test_what_stood_alone_is_not_compiled_again_before_something_changed(
+    ovs_build: ModuleType,
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
+    (small / "Makefile").write_text(f"{ovs_build.ONLY_RESULT[0]}\n{MAKEFILE}")
+    patch, cache = tmp_path / "0001-b.patch", tmp_path / "cache"
+    wanted = replace(plan(ovs_build, small, patch), usdt=False)
+
+    def compiled(since: str | None = None) -> int:
+        ovs_build.build(wanted, cache, check_each=True, since=since)
+        return capsys.readouterr().err.count("compiling 0001-b.patch")
+
+    assert compiled(since="b") == 1
+    assert compiled() == 1  # with `since` not all was shown
+    assert compiled() == 0
+    patch.write_text(PATCH.replace("+new", "+newer"))
+    assert compiled() == 1
+    shutil.rmtree(cache / ovs_build.cache_key(wanted.describe()))
+    assert compiled() == 1  # what is wanted is a build, too

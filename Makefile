@@ -30,7 +30,7 @@ ovs-check: # Open vSwitch: each patch compiled by gcc and clang, on both version
 docs: setup # build/docs/index.html: the documents as pages, with a reference made of the code
 	.venv/bin/mkdocs build
 
-wheel: setup # dist/: xdplab for who has no checkout, and the sources it is made of
+wheel: setup # dist/: xdplab for use without a checkout, and the sources it is built from
 	.venv/bin/python -c 'from setuptools import build_meta as b; b.build_sdist("dist")'
 	.venv/bin/python -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation -w dist dist/xdplab-*.tar.gz
 
@@ -41,7 +41,7 @@ deb: # build/deb/: Debian packages of this checkout, and the source package; on 
 PYTHON ?= /usr/bin/python3
 PREFIX ?= /usr
 WHEEL ?= dist/xdplab-*.whl
-install: wheel # the files into $(DESTDIR)$(PREFIX), without their dependencies: for who makes packages
+install: wheel # the files into $(DESTDIR)$(PREFIX), without their dependencies: for packagers
 	DEB_PYTHON_INSTALL_LAYOUT=deb .venv/bin/python -m pip --disable-pip-version-check --python $(PYTHON) install --quiet --no-deps --no-index \
 		--ignore-installed --no-warn-script-location --root "$(abspath $(DESTDIR)/)" --prefix $(PREFIX) $(WHEEL)
 

@@ -3,7 +3,7 @@
 
 
 *** Settings ***
-Documentation    What a change costs that is made under load: rules installed and removed, the rule in use replaced, a
+Documentation    What a change under load costs: rules installed and removed, the rule in use replaced, a
 ...              port or a queue added, a restart.
 ...
 ...              [Cfg] suites/studies/changes.yaml: every forwarder at every change, interleaved in random order, each

@@ -9,7 +9,7 @@ Documentation    What it costs a frame that an AF_XDP application is traced whil
 ...
 ...              [Cfg] suites/studies/measurement-cost.yaml: at each rate rounds of trials, one without tracing and one
 ...              for each way.
-...              [Ver] A row passes when its way was measured; a way that this machine has not is skipped with the
+...              [Ver] A row passes when its way was measured; a way that this machine lacks is skipped with the
 ...              reason. The last row passes when the default way, in-band, is not shown to miss the goal.
 ...              [Ref] Castillon du Perron, Lopez Pacheco, Huet: Understanding Delays in AF_XDP-based Applications:
 ...              their tracing with USDT probes and perf cost 5 to 10 us; the report prints it next to ours.

@@ -125,7 +125,7 @@ def test_more_new_flows_than_there_are_ports_are_refused(tmp_path: Path, cli: Ca
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("change_ignored", "the change was taken and did not happen: 0 rules are there, not 1000"),
+        ("change_ignored", "the change was accepted but did not happen: 0 rules are there, not 1000"),
         ("change_crashes", "fake was ended by its option"),
     ],
 )
@@ -256,9 +256,9 @@ def test_a_journal_with_other_steps_is_reported_in_a_line(figures: dict[str, Any
         ({"method": {**CHANGES, "kinds": ["rules", "rules"]}}, "kinds: Value error, a kind is there twice"),
         (
             {"loads": [{"load_pps": 1000}, {"load_pps": 1000, "departures": "burst:100"}]},
-            "departures: burst:100: method changes tells gaps from the time between two frames",
+            "departures: burst:100: method changes derives gaps from the time between two frames",
         ),
-        ({"traffic": {"load_pps": 1000, "departures": "poisson"}}, "departures: poisson: method changes tells"),
+        ({"traffic": {"load_pps": 1000, "departures": "poisson"}}, "departures: poisson: method changes derives"),
     ],
 )
 def test_what_cannot_be_measured_so_is_refused(
@@ -295,10 +295,10 @@ def test_rates_of_another_number_of_rules_are_doubted() -> None:
 @pytest.mark.parametrize(
     ("reported", "why"),
     [
-        ({"trailing_lost": 5, "longest_gap_ns": 7}, "no frame came through behind the change"),
+        ({"trailing_lost": 5, "longest_gap_ns": 7}, "no frame came through after the change"),
         ({"longest_gap_ns": 10_000_000, "restart_own_ns": 50_000_000}, "frames came through meanwhile"),
         ({"longest_gap_ns": 30_000_000}, "the tester itself sent nothing for 20 ms"),
-        ({}, "frames arrived on several CPUs at a time: between which there were gaps is not known"),
+        ({}, "frames arrived on several CPUs at once, so the gaps between them are not known"),
     ],
 )
 def test_a_gap_that_is_not_the_forwarders_is_no_fact(reported: dict[str, Any], why: str) -> None:

@@ -357,7 +357,7 @@ def test_another_machine_repeats_a_table_to_the_last_digit(
     other = inline(capsys, "cost", "xdp", "--fresh", "--check", table_of)
     assert other.code == 1
     assert "1 of 2 cells" in other.out
-    assert "6.1 veth xdp: the same was booted, and another number came out." in other.out
+    assert "6.1 veth xdp: booted with the same bytes, it gave another number." in other.out
 
 
 def test_what_was_booted_with_something_else_is_not_compared(
@@ -471,7 +471,7 @@ def test_bad_input_is_one_line(options: list[str], said: str, capsys: pytest.Cap
         ("ovs-afxdp:flow_offload=perhaps", "forwarder ovs-afxdp: flow_offload: .*perhaps"),
         ("xdp:object=/nowhere/mine.o", "object=/nowhere/mine.o: there is no such file"),
         ("ovs-afxdp:n_rxq=2", "option n_rxq: in guests of xdplab cost it has build, "),
-        ("ovs-afxdp:rule_masks=0", "rule_masks=0, nothing that can be offloaded, is of rules=misses"),
+        ("ovs-afxdp:rule_masks=0", "rule_masks=0, nothing that can be offloaded, needs rules=misses"),
     ],
 )
 def test_a_forwarder_that_is_none(name: str, said: str) -> None:

@@ -122,7 +122,7 @@ def test_what_was_planted_is_found(after: CpuTimes, fields: dict[str, Any], s_pe
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"sending_ns": None}, "tester fake does not tell what sending takes on the forwarder's machine"),
+        ({"sending_ns": None}, "tester fake does not report what sending takes on the forwarder's machine"),
         ({"calibration": None}, "what the tester takes alone was not measured in batches of 1 on a direct link"),
         ({"detail": {"batch": 8}}, "in batches of 8"),
         (

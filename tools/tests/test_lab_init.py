@@ -249,7 +249,7 @@ def test_the_file_says_what_was_found_and_is_a_testbed() -> None:
     for words in (
         "#     tester ens1f0 (a0) ---- (b0) forwarder ens2f0",
         "cpus: [4, 5]  # on NUMA node 1 of the card, one thread of each core, not core 0",
-        "# cpus: left to xdplab, for another host is the same machine",
+        "# cpus: left to xdplab, because another host is the same machine",
         "# firmware 4.40, NUMA node 1, its speed is unknown: give speed_mbps",
         "# d0, d1: two more ports of the tester",
     ):

@@ -121,7 +121,9 @@ def test_the_doctor_works_for_a_user_after_a_run_by_root(open_folder: Path) -> N
     state.mkdir(mode=0o700)
     done = xdplab("doctor", env=environment({"XDPLAB_STATE": str(state)}), wrap=NOBODY)
     assert done.code == 2
-    assert re.search(r"^missing  testbed: .*of another user, so not to be seen   -> run it with sudo$", done.out, re.M)
+    assert re.search(
+        r"^missing  testbed: .*owned by another user, so not visible   -> run it with sudo$", done.out, re.M
+    )
     assert re.search(r"^\S+ +namespaces: ", done.out, re.MULTILINE)
     assert done.err == ""
 

@@ -157,7 +157,7 @@ def unsafe(value: str) -> Callable[[PciHost], None]:
         ({}, functions, "p0: its virtual functions would go"),
         ({"vfio": False}, None, "the kernel's module vfio-pci is not loaded, `modprobe vfio-pci` loads it"),
         ({}, group, "p0: the IOMMU gives it away only with 0000:02:00.1 (igb)"),
-        ({"iommu": False}, None, "p0: no IOMMU keeps it to its own memory, and this kernel has no mode without one"),
+        ({"iommu": False}, None, "p0: no IOMMU confines its memory access, and this kernel has no mode without one"),
         ({"iommu": False}, unsafe("N"), "which xdplab never does"),
     ],
 )
@@ -233,7 +233,9 @@ def test_settings_of_the_kernels_driver_and_methods_at_interfaces_are_refused() 
         where = dut(two())
         return refusals.refusal(point, cast(Any, method), forwarder, settings, where, where.ports[0])
 
-    assert "knob rx_ring: it is of the kernel's driver; testpmd with a driver of its own" in str(reason(rx_ring=512))
+    assert "knob rx_ring: it belongs to the kernel's driver; testpmd with a driver of its own" in str(
+        reason(rx_ring=512)
+    )
     assert "knob" not in str(reason(rx_ring="unset", governor="performance"))
     method.at_interfaces = True
     assert "method m needs interfaces of the kernel" in str(reason())

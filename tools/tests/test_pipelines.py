@@ -199,7 +199,7 @@ def test_dpdk_that_counts_its_memory_wrongly_is_refused_where_it_matters(monkeyp
     assert not refused("taps:1", port="af_packet")
     for on_links in ("containers:1", "af-xdp-apps:1", "geneve-link"):
         reason = OvsDpdk(OvsDpdkOptions(port="pmd")).supported(dut(on_links))
-        assert reason == f"pipeline {on_links}: with port=pmd a port is a card, and its links are none"
+        assert reason == f"pipeline {on_links}: with port=pmd a port is a card, and the links of this pipeline are not"
     version["version"] = "ovs-vswitchd (Open vSwitch) 3.5.0 DPDK 24.11.2"
     assert not refused("taps:1")
 

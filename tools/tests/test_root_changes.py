@@ -63,4 +63,4 @@ def test_a_switch_that_takes_rules_and_has_none_is_found_out(results: Path, monk
     monkeypatch.setattr(OvsChanges, "sender", lambda self, asked: lambda: None)
     monkeypatch.setattr(carry_out, "_SEEN_S", 0.1)
     found = measured(results, "ovs-afpacket", "rules", duration_s=0.5)
-    assert "the change was taken and did not happen: 0 rules are there, not 200" in found["rules"].reason
+    assert "the change was accepted but did not happen: 0 rules are there, not 200" in found["rules"].reason

@@ -77,7 +77,7 @@ def test_a_key_with_a_passphrase_works_in_ssh_agent_only(
     locked.chmod(0o600)
     subprocess.run(["ssh-keygen", "-q", "-p", "-N", "a passphrase", "-f", str(locked)], check=True)
     bench.lab.write_testbed(**{host: {"key": str(locked)} for host in "abc"})
-    bench.refused(f"key {locked}", "a key with a passphrase belongs into ssh-agent")
+    bench.refused(f"key {locked}", "a key with a passphrase belongs in ssh-agent")
     without_keys(bench)
     bench.connects(**agent_env)
 

@@ -71,7 +71,7 @@ def test_what_is_not_known_is_not_drawn_and_what_is_doubtful_is_named() -> None:
     (chart,) = (each for each in size_charts(run, summarise(run, records), make_method(run.study.method).figures)
                 if each.title.startswith("p50"))  # fmt: skip
     assert list(chart.series[0].x) == [1, 10]
-    assert "Not to be taken for facts, see their tables: fake:seed=1 at 1." in chart.note
+    assert "Doubtful, see their tables: fake:seed=1 at 1." in chart.note
     assert "Not drawn: fake:seed=1 at 100 (∞)." in chart.note  # all were lost
     assert json.loads(chart.json())["x"]["log"]
 

@@ -168,7 +168,7 @@ def test_the_sentence_is_the_first_of_the_summary_and_needs_latencies() -> None:
     rfc = records.run_record(records.point(), study={"method": {"name": "rfc2544"}})
     assert (
         sweep_sentence(rfc, [])
-        == "No statement about which settings matter: method rfc2544: a sweep is of method latency."
+        == "No statement about which settings matter: method rfc2544: a sweep needs method latency."
     )
 
 

@@ -52,7 +52,7 @@ def test_a_and_c_have_the_direct_link_and_b_has_no_port(monkeypatch: pytest.Monk
         (True, Pipeline(), {"governor": "performance"}, False, None),
         (False, Pipeline(), {}, False, "A and C are connected directly, and method m sends to a forwarder"),
         (True, Pipeline(kind="containers", rules=2), {}, False, "nothing there does pipeline containers:2"),
-        (True, Pipeline(), {"threaded_napi": 1}, False, "knob threaded_napi: it is of the forwarder's ports"),
+        (True, Pipeline(), {"threaded_napi": 1}, False, "knob threaded_napi: it belongs to the forwarder's ports"),
         (True, Pipeline(), {}, True, "only on the embedded testbed"),
     ],
 )

@@ -278,7 +278,7 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
 
     folder, outcome = run_study(prepared, listener, results, enough=enough)
     if outcome.interrupted or outcome.error:
-        raise outcome.interrupted or outcome.error or XdplabError("gate: the run broke off")
+        raise outcome.interrupted or outcome.error or XdplabError("gate: the run ended early")
     return verdict(folder, outcome.record)
 
 

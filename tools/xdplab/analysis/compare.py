@@ -4,9 +4,10 @@
 This is the only module that sees repetitions of two points next to one another. Winners, orders, trends, advice and "no
 measurable difference" all ask it; `xdplab.analysis.words` says what it found. The rules are in docs/claims.md.
 
-Which pairs decide is chosen by statuses, never by values: the clean ones where a figure has enough of them; else those
-that were disturbed a little, or all, each as the bound that its disturbed part leaves (`xdplab.stats.contamination`);
-else nothing is said.
+Which pairs decide is chosen by statuses, never by values (`paired_repetitions`): clean ones; or those that were
+disturbed a little, or all, each as the bound that its disturbed part leaves (`xdplab.stats.contamination`); or the
+undisturbed slices of trials; else nothing is said. A row's own figure is of that row's clean repetitions
+(`measure.usable`).
 """
 
 import itertools
@@ -117,7 +118,18 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         ),
         remarks=doubts.remarks,
     )
+    if found.better is not None and _medians_say_the_opposite(point, reference, found):
+        remark = "their medians, each of its own clean repetitions, say the opposite: the machine changed in between"
+        found = found.model_copy(update={"remarks": (*found.remarks, remark)})
     return found.model_copy(update={"breakdown": _breakdown(used, found)}) if basis == "bounds" else found
+
+
+def _medians_say_the_opposite(point: PointSummary, reference: PointSummary, found: Comparison) -> bool:
+    """Medians of other repetitions than the pairs that decide (`measure.usable`)."""
+    ours, theirs = point.value(found.metric), reference.value(found.metric)
+    if ours is None or theirs is None or ours == theirs:
+        return False
+    return ((ours > theirs) == figure(found.metric).more) != found.better
 
 
 def hindrance_of(point: PointSummary, metric: str) -> str:

@@ -83,7 +83,7 @@ class GateResult(Model):
             "slower": f"the new one's {name} is worse by more than the {allowed} that are allowed",
             "pass": f"the new one's {name} is not worse by more than {allowed}",
         }
-        return f"{self.verdict}: {says.get(self.verdict, f'worse than {allowed} or not')} ({self._interval})"
+        return f"{self.verdict}: {says.get(self.verdict, f'whether it is worse by over {allowed}')} ({self._interval})"
 
     @property
     def _interval(self) -> str:

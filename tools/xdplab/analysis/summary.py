@@ -22,7 +22,7 @@ from xdplab.measure.method import Method
 from xdplab.measure.ownership import ownership_faults
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
-from xdplab.measure.usable import measured_of
+from xdplab.measure.usable import measured_of, usable_repetitions
 from xdplab.model import Point, RunRecord, TrialRecord
 from xdplab.model.naming import unusual
 from xdplab.stats.contamination import away
@@ -113,7 +113,7 @@ def _summary(
         achieved_pps=known_median(figure.achieved_pps for figure in stands),
         forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
         loss_ratio=_loss(chosen) if returns else None,
-        measured=_of_point(figures, chosen),
+        measured=_of_point(figures, measured),
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
         max_us=_extreme(max, (latency.max_ns for latency in latencies)),
@@ -226,13 +226,15 @@ def _over_unmarked(trial: TrialRecord, percent: float) -> float | None:
 
 
 def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord]) -> dict[str, Measured]:
-    """Each figure of a point. A percentile that its trials do not carry is not known, and says why."""
+    """Each figure of a point. A percentile that the trials it is of do not carry is not known, and says why."""
     found = {}
     for key in dict.fromkeys(key for one in figures for key in one.figures):
         one = measured_of(figures, key)
         assert one is not None
         known = next((each for each in PERCENTILES if each.key == key), None)
-        if known and known.percent and one.value is not None and carried(trials, known.percent, one.value) is None:
+        used = {each.repetition for each in usable_repetitions(figures, key)}
+        own = [trial for trial in trials if trial.repetition in used]
+        if known and known.percent and one.value is not None and carried(own, known.percent, one.value) is None:
             doubt = f"too few independent samples lie above its {known.name}"
             one = one.model_copy(update={"value": None, "doubt": doubt})
         found[key] = one

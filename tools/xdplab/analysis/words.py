@@ -178,6 +178,8 @@ def basis_words(found: Comparison) -> list[str]:
 def repeats(found: Comparison) -> str:
     """How many pairs it stands on, and whether the first attempts alone say the same."""
     stands = f"{found.clean} of {found.repetitions} paired repetitions {'is' if found.clean == 1 else 'are'} clean"
+    if found.basis == "bounds" and found.interval is not None:
+        stands += f", {found.interval.pairs} decide as bounds"
     if not found.depends_on_repeats or found.first is None:
         return stands
     first = interval_text(found.first)

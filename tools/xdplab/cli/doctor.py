@@ -81,7 +81,7 @@ def _lock(spec: TestbedSpec) -> Check:
     except XdplabError as exc:
         return check("testbed", False, str(exc), "xdplab restore")
     except PermissionError as exc:
-        return check("testbed", False, f"{exc.filename}: of another user, so not to be seen", "run it with sudo")
+        return check("testbed", False, f"{exc.filename}: owned by another user, so not visible", "run it with sudo")
     dirty = bool(left.get("netns") or left.get("settings"))
     return check("testbed", not dirty, "left by a killed run" if dirty else "free", "xdplab restore")
 

@@ -5,7 +5,7 @@ import re
 
 from xdplab.cli.check import Check, check
 from xdplab.hosts import Host
-from xdplab.hosts.cables import who_hears
+from xdplab.hosts.cables import probe_cables
 from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, text_of, version_of
 from xdplab.model import InputError, PortSpec
 from xdplab.model.inventory import LINKS
@@ -93,7 +93,7 @@ def _features(host: Host, ifname: str) -> list[Check]:
     driver = driver_of(host, ifname)
     release = host.read("/proc/sys/kernel/osrelease")
     if able is None:
-        text = f"{driver} on {release}: unknown, the kernel tells it from 6.3 on; a run with xdp_mode=native shows it"
+        text = f"{driver} on {release}: unknown, the kernel reports it from 6.3 on; a run with xdp_mode=native shows it"
         return [check(f"{ifname} XDP", False, text, "boot a newer kernel", required=False, host=host.name)]
     native = {"basic", "redirect"} <= set(able)
     busy = version_of(release) < (6, 13) or driver in _BUSY_POLLING
@@ -114,7 +114,7 @@ def cable_checks(testbed: HostsTestbed) -> list[Check]:
     """Send a frame from each port and see which port receives it. The ports are up and free."""
     hosts = testbed.hosts
     ends = {role: (hosts[port.host.name], port.ifname) for role, port in testbed.ports.items() if port.in_kernel}
-    heard = who_hears(ends)
+    heard = probe_cables(ends)
     return [_cable(testbed, left, right, heard) for left, right in LINKS if {left, right} <= set(ends)]
 
 

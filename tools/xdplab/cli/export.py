@@ -41,7 +41,7 @@ def export(
     from xdplab.report.exports import FORMS
 
     if form is Form.PARQUET and out is None:
-        raise InputError("export: parquet is no text: give its file with -o FILE")
+        raise InputError("export: parquet is binary: name a file with -o FILE")
     read = Run.named(run, results or results_folder())
     data = FORMS[form](read.record, read.points)
     if out is None:

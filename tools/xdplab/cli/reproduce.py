@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 _COLUMNS = """\
-| figure, table or finding | study | reproduced here | needs a card | cannot be |
+| figure, table or finding | study | reproduced here | needs a card | cannot be reproduced |
 | --- | --- | --- | --- | --- |
 """
 _HEAD = """\
@@ -26,7 +26,7 @@ _HEAD = """\
 <!-- Written by: xdplab reproduce --markdown > docs/reproduce.md -->
 # Reproduce the source documents
 
-Which figure or table is which study, what of it one machine without hardware reproduces, what needs a card, and what
+Which study reproduces which figure or table, what of it works without hardware, what needs a card, and what
 cannot be. `xdplab reproduce NAME` prints the same with published and measured figures side by side, as far as the
 studies have been run (`xdplab run STUDY`; with `--testbed FILE` on three hosts). Absolute rates of a veth pair are not
 those of a card: what can be reproduced here are orders, ratios, and which settings matter.

@@ -240,7 +240,7 @@ def _testpmd(asked: Any, driver: Driver) -> InGuest:
 def _command(asked: Any, driver: Driver) -> InGuest:
     """A program of the user's, whichever sockets it has; its arguments that are files come along, at their paths."""
     if driver.zero_copy:
-        return InGuest("true", {}, reason="whether a program binds zero-copy sockets, only it knows")
+        return InGuest("true", {}, reason="only the program knows whether it binds zero-copy sockets")
     options = asked.options
     program = Path(shutil.which(options.argv[0]) or options.argv[0])
     if not program.is_file():

@@ -277,7 +277,7 @@ class Guest:
                 process.stop()
             text = console.read_text(encoding="utf-8", errors="replace").replace("\r", "")
             if code is None:
-                raise CellFailed(f"the guest was not done after {LIMIT_S:.0f} s; its console ends: {_tail(text)}")
+                raise CellFailed(f"the guest timed out after {LIMIT_S:.0f} s; its console ends: {_tail(text)}")
             if code or "\ncost end" not in text:
                 raise CellFailed(_complaint(text) or f"QEMU ended with exit code {code}: {_tail(text)}")
             if not counts.exists():

@@ -49,7 +49,7 @@ class Repeat:
             f"last digit; it was counted on {self.earlier.machine}, this on {self.now.machine}."
         )
         for cell in wrong:
-            yield f"{_name(cell)}: the same was booted, and another number came out."
+            yield f"{_name(cell)}: booted with the same bytes, it gave another number."
         if others:
             names = listed([f"{_name(new)} ({_other(old, new)})" for old, new in others])
             yield f"Not compared, because something else was booted: {names}."

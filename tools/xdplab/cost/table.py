@@ -14,7 +14,7 @@ from xdplab.model import ForwarderSpec
 #: What no figure here has in it; below every table.
 NOT_IN_IT = (
     "Instructions, not time: cache misses, memory and waiting for interrupts cost nothing here. A forwarder that polls "
-    "has the only CPU just while it has frames. Which of two forwarders is faster, these figures do not say."
+    "has the only CPU just while it has frames. These figures do not say which of two forwarders is faster."
 )
 
 

@@ -28,7 +28,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> No
     pause_s = 0.001  # most of what is waited for takes less than `POLL_S`, and is asked often
     while not condition():
         if time.monotonic() > deadline:
-            raise PointFailed(f"{what}: not after {timeout_s:g} s")
+            raise PointFailed(f"{what}: timed out after {timeout_s:g} s")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, POLL_S)
 

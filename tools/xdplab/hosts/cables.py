@@ -19,7 +19,7 @@ _START_S = 10.0
 Label = TypeVar("Label")
 
 
-def who_hears(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[Label]]:
+def probe_cables(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[Label]]:
     """Label of each end (a host and an interface that is up) -> the labels of those that heard it.
 
     Raises:

@@ -81,7 +81,7 @@ async def _connect(
         with_key = f"key {key}" if key else "any key of ssh-agent or ~/.ssh"
         raise InputError(f"{where}: user {user} is refused with {with_key}; `ssh-copy-id` puts a key there") from None
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as exc:
-        raise InputError(f"{where}: key {key}: {exc}; a key with a passphrase belongs into ssh-agent") from None
+        raise InputError(f"{where}: key {key}: {exc}; a key with a passphrase belongs in ssh-agent") from None
     except (OSError, asyncssh.Error) as exc:
         why = os.strerror(exc.errno) if isinstance(exc, OSError) and exc.errno else str(exc)
         raise Unreachable(f"{where}: {why or 'no answer'}") from None

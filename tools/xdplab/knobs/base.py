@@ -30,7 +30,8 @@ class Knob(ABC):
     """Base of all knobs."""
 
     name: ClassVar[str]
-    #: `port`: gone with the testbed's ports; `system`: outlives them and is restored by `xdplab restore` after kill -9.
+    #: `port`: gone with the embedded testbed's ports, on real hosts restored by `xdplab restore` after kill -9, as
+    #: `system` is on both.
     scope: ClassVar[Literal["port", "system"]] = "port"
     #: Knobs that come first where a point has them too: what is possible here depends on what they set.
     after: ClassVar[tuple[str, ...]] = ()

@@ -248,7 +248,7 @@ class DdioWays(_SystemKnob):
         info = context.machine.read("/proc/cpuinfo")
         if "GenuineIntel" not in info:
             model = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
-            return f"{self.name}: DDIO is of Intel's servers; this CPU is {model.group(1) if model else 'another'}"
+            return f"{self.name}: only Intel's servers have DDIO; this CPU is {model.group(1) if model else 'another'}"
         if "hypervisor" in info:
             return f"{self.name}: a virtual machine may not write model-specific registers"
         if context.machine.run(["test", "-w", "/dev/cpu/0/msr"], check=False).returncode:

@@ -48,12 +48,14 @@ def load_streams(traffic: TrafficSpec, pps: float | None, count: int = 0, start_
     from `start_ns` on: such a part of a trial has none.
     """
     if count or start_ns:
-        return _standing(traffic, pps, count, start_ns)
+        return _known_flow_streams(traffic, pps, count, start_ns)
     new_pps = traffic.new_flows_pps or 0.0
-    return (*_standing(traffic, max(0.0, (pps or 0.0) - new_pps)), *new_flow_streams(traffic, new_pps))
+    return (*_known_flow_streams(traffic, max(0.0, (pps or 0.0) - new_pps)), *new_flow_streams(traffic, new_pps))
 
 
-def _standing(traffic: TrafficSpec, pps: float | None, count: int = 0, start_ns: int = 0) -> tuple[StreamSpec, ...]:
+def _known_flow_streams(
+    traffic: TrafficSpec, pps: float | None, count: int = 0, start_ns: int = 0
+) -> tuple[StreamSpec, ...]:
     """Load of flows that are known."""
     if not pps:
         return ()

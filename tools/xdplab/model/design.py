@@ -40,7 +40,7 @@ class Constraint(Model):
         return as_levels(value)
 
     @model_validator(mode="after")
-    def _says_something(self) -> "Constraint":
+    def _requires_or_forbids(self) -> "Constraint":
         if not self.requires and not self.forbids:
             raise ValueError("one of requires and forbids is needed")
         return self

@@ -78,9 +78,9 @@ class FlowSpec(Model):
     @model_validator(mode="after")
     def _nothing_idle(self) -> "FlowSpec":
         if self.zipf_exponent is not None and self.flow_choice != "zipf":
-            raise ValueError(f"zipf_exponent is of flow_choice: zipf, not of {self.flow_choice}")
+            raise ValueError(f"zipf_exponent needs flow_choice: zipf, not {self.flow_choice}")
         if self.flow_seed != 1 and self.flow_choice == "round-robin":
-            raise ValueError("flow_seed is of flow_choice: uniform or zipf; round-robin draws nothing")
+            raise ValueError("flow_seed needs flow_choice: uniform or zipf; round-robin draws nothing")
         if self.vlan is None and (self.outer_vlan is not None or self.pcp or self.dei):
             raise ValueError("outer_vlan, pcp and dei need a tag: give vlan")
         return self

@@ -83,7 +83,7 @@ class SocketOptions(Model):
         """
         if self.busy_poll_us and not any(sock["busy_poll_active"] for sock in sockets):
             return (
-                f"busy_poll_us={self.busy_poll_us} is not in force: the kernel tells no NAPI id for these sockets, "
+                f"busy_poll_us={self.busy_poll_us} is not in force: the kernel reports no NAPI id for these sockets, "
                 "also after traffic (since Linux 6.13 those of veth, ixgbe and i40e have none)"
             )
         return None

@@ -116,7 +116,7 @@ def _direct_plot(run: RunRecord) -> Markup | None:
     if not curves:
         return None
     caption = (
-        "The direct link, as each tester reports it: its own transmit and receive path, for there is nothing else."
+        "The direct link, as each tester reports it: its own transmit and receive path, because there is nothing else."
     )
     return Page.chart(distribution_chart("cumulative distribution of latency on the direct link", curves, caption))
 

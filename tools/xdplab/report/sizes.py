@@ -119,10 +119,10 @@ def _chart(figure: Figure, title: str, number: str, lines: Mapping[str, Sequence
         doubtful += [f"{name} at {size:,}" for size, row in known if row["doubts"] or row["machine_tail"]]
     if not series:
         return None
-    note = "Band: lowest to highest of the repetitions that stand."
-    note += f" Lower bounds, for the tester or the time set them: {', '.join(bounds)}." if bounds else ""
+    note = "Band: lowest to highest of the repetitions that count."
+    note += f" Lower bounds, because the tester or the time set them: {', '.join(bounds)}." if bounds else ""
     note += f" Not drawn: {', '.join(left)}." if left else ""
-    note += f" Not to be taken for facts, see their tables: {', '.join(doubtful)}." if doubtful else ""
+    note += f" Doubtful, see their tables: {', '.join(doubtful)}." if doubtful else ""
     return Chart(
         title, Axis(f"number of {number}", "", log=True), Axis(figure.name, figure.unit, log=True), series, note
     )

@@ -108,7 +108,7 @@ class Redactor:
         Raises:
             InputError: a name is also a word of the format, and what is left is no record.
         """
-        return _checked(RunRecord, self._standing_alone(self._walk(head)))
+        return _checked(RunRecord, self._replace_name_fields(self._walk(head)))
 
     def trial(self, line: Mapping[str, Any]) -> TrialRecord:
         """A line of trials.jsonl without them; raises as `record`."""
@@ -191,7 +191,7 @@ class Redactor:
             return [self._walk(each, key) for each in value]
         return self.text(value, key) if isinstance(value, str) and key != "hdr" else value
 
-    def _standing_alone(self, head: dict[str, Any]) -> dict[str, Any]:
+    def _replace_name_fields(self, head: dict[str, Any]) -> dict[str, Any]:
         """Where the name of a host or user is a field of its own it is replaced whatever it is."""
         testbed, environment = head["testbed"], head["environment"]
         for part in (testbed, environment):

@@ -66,7 +66,7 @@ def _beyond_sending(
     It is negative where the forwarder's receive half is cheaper than the tester's, which then runs on its core.
     """
     if result.sending_ns is None:
-        return None, 0.0, f"tester {result.tester} does not tell what sending takes on the forwarder's machine"
+        return None, 0.0, f"tester {result.tester} does not report what sending takes on the forwarder's machine"
     paced = all(stream.pps is not None for stream in spec.streams)
     batch = int(result.detail.get("batch", 0)) if paced else 0
     alone_ns = calibration.sending_ns.get(batch) if calibration else None

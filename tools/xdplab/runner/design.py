@@ -204,7 +204,7 @@ def _screening(
     terms = matrix.shape[1]
     runs = min(kind.runs or 2 * terms, len(candidates))
     if runs < terms:
-        raise InputError(f"study {study.name}: design: {runs} runs cannot tell {terms} effects apart; give more")
+        raise InputError(f"study {study.name}: design: {runs} runs cannot separate {terms} effects; give more")
     rng = np.random.default_rng(study.seed)
     chosen = _greedy(matrix, runs, rng)
     for _ in range(_EXCHANGES):

@@ -80,7 +80,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     study = study.on(testbed)
     found, left_out = _points(study, method)
     if not found:
-        raise InputError(f"study {study.name}: its method has nothing to do with its forwarders")
+        raise InputError(f"study {study.name}: its method has nothing to measure for its forwarders")
     points = tuple(found)
     if len({point.id for point in points}) < len(points):
         raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
@@ -173,7 +173,7 @@ def _loads(study: StudySpec) -> list[TrafficSpec]:
 def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool) -> None:
     if simulated != fake:
         kind = "simulated" if simulated else "real"
-        raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; they do not go together")
+        raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; the two cannot be combined")
 
 
 def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:

@@ -50,7 +50,7 @@ def _of_no_port(point: Point, method: Method[Any], forwarder: Forwarder[Any]) ->
         driver = f"{name} with a driver of its own for its ports"
         if method.at_interfaces:
             return f"method {method.name} needs interfaces of the kernel, and {driver} leaves none"
-        return at_ports and f"knob {at_ports}: it is of the kernel's driver; {driver} has settings of its own"
+        return at_ports and f"knob {at_ports}: it belongs to the kernel's driver; {driver} has settings of its own"
     if forwarder.pipelines:
         return None
     if not method.own_ends:
@@ -60,7 +60,7 @@ def _of_no_port(point: Point, method: Method[Any], forwarder: Forwarder[Any]) ->
         )
     if point.pipeline.kind != "cross":
         return f"{name}: A and C are connected directly, and nothing there does pipeline {point.pipeline}"
-    return at_ports and f"knob {at_ports}: it is of the forwarder's ports, and {name} has none"
+    return at_ports and f"knob {at_ports}: it belongs to the forwarder's ports, and {name} has none"
 
 
 def _knob_at_ports(point: Point) -> str | None:

@@ -81,7 +81,7 @@ def prove_counts(forwarder: Forwarder[Any], pipeline: Pipeline, send: Callable[[
             return
         before = after
     raise PointFailed(
-        f"{pipeline}: of frames sent ({_words(sent)}) came out {_words(came)}; its rules met {_words(met)}"
+        f"{pipeline}: frames sent: {_words(sent)}; came out: {_words(came)}; matched by its rules: {_words(met)}"
     )
 
 

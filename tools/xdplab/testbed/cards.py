@@ -78,16 +78,16 @@ def _why_not_kept_apart(host: Host, ifname: str, device: str, ours: set[str | No
     if host.exists(group):
         users = {each: bound_driver(host, each) for each in host.names(group) if each not in ours}
         kept = [f"{each} ({name})" for each, name in users.items() if name not in ("", VFIO, "pcieport")]
-        return f"{ifname}: the IOMMU gives it away only with {', '.join(kept)}" if kept else None
+        return f"{ifname}: its IOMMU group also holds {', '.join(kept)}" if kept else None
     if not host.exists(NO_IOMMU):
         return (
-            f"{ifname}: no IOMMU keeps it to its own memory, and this kernel has no mode without one; "
+            f"{ifname}: no IOMMU confines its memory access, and this kernel has no mode without one; "
             "kernel arguments such as intel_iommu=on, and the firmware, switch an IOMMU on"
         )
     if host.read(NO_IOMMU) in ("Y", "1"):
         return None
     return (
-        f"{ifname}: no IOMMU keeps it to its own memory; kernel arguments such as intel_iommu=on switch one on, or, "
+        f"{ifname}: no IOMMU confines its memory access; kernel arguments such as intel_iommu=on switch one on, or, "
         f"if the card may write to any memory of this machine, `echo Y > {NO_IOMMU}`, which xdplab never does"
     )
 

@@ -217,7 +217,7 @@ class HostsTestbed:
         for host in self._hosts.values():
             host.open()
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
-        done += self._forget_what_a_boot_reset()
+        done += self._forget_reset_by_boot()
         done += cards.give_back(self.lock, self.dut)
         self.find_ports()
         saved = self.lock.state().get("ports", {})
@@ -236,7 +236,7 @@ class HostsTestbed:
         done += [f"{self.ports[role].host.name}: {self.ports[role].ifname} as before" for role in saved]
         return done
 
-    def _forget_what_a_boot_reset(self) -> list[str]:
+    def _forget_reset_by_boot(self) -> list[str]:
         """Ports, links and settings of a rebooted host are as after its boot, and stay so."""
         state = self.lock.state()
         ports = state.get("ports", {})

@@ -119,7 +119,7 @@ def _stream(
     duplicated = int(errors.get("dup", 0)) if asked.kind == "latency" else max(0, received - sent)
     distinct = received - duplicated
     if distinct > sent:
-        raise PointFailed(f"trex: {distinct} frames of a stream received that sent {sent}: its counters are not sound")
+        raise PointFailed(f"trex: {distinct} frames received of a stream that sent {sent}: its counters are wrong")
     hdrh = counted.get("hdrh")
     if asked.kind == "latency" and hdrh is None:
         raise PointFailed("trex: no histogram of a latency stream; the server was started without --hdrh")

@@ -135,7 +135,7 @@ def _jitter_us(side: PointSummary) -> float | None:
 
 def _sentences(first: str, second: str, direct: Differing | None, paths: Sequence[Differing]) -> tuple[str, ...]:
     if direct is None:
-        return (f"No agreement of {first} and {second} without both on the direct link.",)
+        return (f"{first} and {second} cannot be compared: both must be measured on the direct link.",)
     word = "more" if direct.difference_us >= 0 else "less"
     own_us = direct.difference_us
     own = (

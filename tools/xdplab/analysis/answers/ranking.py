@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is ahead among several that do the same, by how much, or why that is undecided: of micro-benchmarks.
 
-Each place (`rxdrop`) is decided by the comparisons of `compare` between the one with the best median and all others;
-those of all places are one family.
+Each place (`rxdrop`) is decided by the comparisons of `compare` between a leader and all others; those of all places
+are one family. The leader is the one with the best median, if its pairs with the others do not say the opposite: a
+median is of a row's own clean repetitions, and two rows may have been measured cleanly at different times.
 """
 
 import math
@@ -87,7 +88,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class _Place:
-    """Those that are known, the best median first, and the comparisons of the first with the others."""
+    """Those that are known, the leader first, then by their medians, and the leader's comparisons with the others."""
 
     fit: list[Contender]
     with_leader: list[Comparison]
@@ -102,12 +103,12 @@ class _Place:
         limits = [one for one in self.fit if one.took_all]
         if len(self.fit) < 2:
             return next(iter(self.unsaid.values()))
-        if self.behind or (not self.maybe_ahead and all(one.known for one in self.with_leader)):
+        if self.behind or not self.undecided:
             return ""
         if limits:
             names = listed([f"{one.name} ({one.amount})" for one in limits])
             return f"{names} took all that the tester sent, so the tester was the limit"
-        why = [verdict(found) for _, found in self._compared if not found.known]
+        why = [verdict(found) for _, found in self._compared if not _settled(found)]
         why += [self.unsaid[one.name] for one in self.maybe_ahead]
         return f"{listed([f'{one.name} ({one.amount})' for one in (self.fit[0], *self.undecided)])}: {why[0]}"
 
@@ -121,12 +122,12 @@ class _Place:
     @property
     def undecided(self) -> list[Contender]:
         """Those of whom it is not known whether the leader is ahead."""
-        return [*(one for one, found in self._compared if not found.known), *self.maybe_ahead]
+        return [*(one for one, found in self._compared if not _settled(found)), *self.maybe_ahead]
 
     @property
     def behind(self) -> list[Contender]:
         """Those that the leader is known to be ahead of."""
-        return [one for one, found in self._compared if found.better is not None]
+        return [one for one, found in self._compared if found.better]
 
     @property
     def _compared(self) -> list[tuple[Contender, Comparison]]:
@@ -150,6 +151,11 @@ class _Place:
         limit = ", the tester sent no more" * leader.took_all
         far = how_far(found, {second.point.forwarder: second.name})
         return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, the next{said}"
+
+
+def _settled(found: Comparison) -> bool:
+    """Whether the leader is ahead, or there is no measurable difference."""
+    return bool(found.better) or found.alike
 
 
 def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
@@ -225,26 +231,33 @@ def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
 
 
 def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:
-    found: dict[tuple[str, str, str], Comparison] = {}
-    for place, cases in groups.items():
-        fit = _fit(cases)
-        for other in fit[1:]:
-            compared = compare_points(fit[0].point, other.point, other.figure.key)
-            if compared is not None:
-                found[*place, other.name] = compared
-    adjusted = corrected(found)
+    led = {place: _led([one for one in cases if not one.hindrance]) for place, cases in groups.items()}
+    adjusted = corrected(
+        {(*place, name): found for place, (_, by_name) in led.items() for name, found in by_name.items()}
+    )
     return {
-        place: _place(cases, {one.name: adjusted[*place, one.name] for one in cases if (*place, one.name) in adjusted})
+        place: _place(cases, led[place][0], {name: adjusted[*place, name] for name in led[place][1]})
         for place, cases in groups.items()
     }
 
 
-def _fit(cases: Sequence[Contender]) -> list[Contender]:
-    return sorted((one for one in cases if not one.hindrance), key=lambda one: one.speed, reverse=True)
+def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Comparison]]:
+    """The leader, then the others by their medians, and its comparisons with them by name.
+
+    Where each one's pairs with some other say that it is behind, the last one leads, and is not ahead of that other.
+    """
+    fit = sorted(cases, key=lambda one: one.speed, reverse=True)
+    order, found = fit, dict[str, Comparison]()
+    for leader in fit:
+        order = [leader, *(one for one in fit if one is not leader)]
+        all_found = {one.name: compare_points(leader.point, one.point, one.figure.key) for one in order[1:]}
+        found = {name: each for name, each in all_found.items() if each is not None}
+        if not any(each.better is False for each in found.values()):
+            break
+    return order, found
 
 
-def _place(cases: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
-    fit = _fit(cases)
+def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
     apart = {one.name: "it was never measured in the same repetition" for one in fit[1:] if one.name not in adjusted}
     hindered = [one for one in cases if one.hindrance]
     return _Place(

@@ -125,7 +125,7 @@ def sweep_sentence(run: RunRecord, trials: Sequence[TrialRecord], found: Sequenc
     """
     if not method_class(run.study.method.name).swept:
         return (
-            f"No statement about which settings matter: method {run.study.method.name}: a sweep is of method latency."
+            f"No statement about which settings matter: method {run.study.method.name}: a sweep needs method latency."
         )
     found = found or analyse_sweep(run, trials)
     if not found:
@@ -180,7 +180,7 @@ def _caution(table: Table, effects: Anova) -> str:
     disturbed, taken = sum(len(row.disturbed) for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
     notes = ""
     if any(each.differs for each in effects.effects) and effects.error_from == "repetitions":
-        notes = " The design has one configuration for each level: what that always does is taken for the level's."
+        notes = " The design has one configuration for each level: what that one always does counts as the level's."
     if 2 * disturbed > taken:
         notes += f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
     return notes

@@ -89,14 +89,14 @@ def cluster(table: Table, seed: int = 0) -> Clustering:
         top = max(candidate.silhouette for candidate, _ in good)
         best, labels = [pair for pair in good if pair[0].silhouette >= top - SILHOUETTE_SLACK][-1]
         reason = (
-            f"{best.k} groups: the most of which every two are apart, with a silhouette ({best.silhouette:.2f}) "
+            f"{best.k} groups: the most that are all pairwise apart, with a silhouette ({best.silhouette:.2f}) "
             f"within {SILHOUETTE_SLACK} of the best ({top:.2f})"
         )
     else:
         labels = np.zeros(len(table.rows), dtype=int)
         reason = "one group: no number of groups from 2 on meets all criteria"
         if halves is None:
-            reason = "one group: others would have to show in repetitions that they were not made from; ask for 2"
+            reason = "one group: more must hold in repetitions that did not form them; ask for 2 repetitions"
     return Clustering(
         clusters=_described(table, None if halves is None else halves.all, labels),
         labels={row.point_id: int(label) for row, label in zip(table.rows, labels, strict=True)},

@@ -156,7 +156,7 @@ def _rule(group: int, paths: Sequence[Conjunction], table: Table, target: np.nda
     text = " or ".join(f"({each})" if len(joined) > 1 and " and " in each else each for each in joined)
     return Rule(
         cluster=group,
-        text=text or "(no setting tells it from the others)",
+        text=text or "(no setting distinguishes it from the others)",
         alternatives=words,
         factors=tuple(sorted({name for path in kept for name in path})),
         precision=float((covered & inside).sum() / covered.sum()) if covered.any() else 0.0,

@@ -10,11 +10,11 @@ from xdplab.measure.point import PointSummary
 from xdplab.model.digits import number, percent, significant
 
 #: Below the table.
-TOLD = (
+DATAPATH_NOTE = (
     "By the forwarder's own counters, of all trials that stand for the point, or of a search's steps where none does; "
     "warm-ups counted."
 )
-_TOLD_OF = {
+_NOTE_BY_COLUMN = {
     "lookups_per_frame": (
         " Open vSwitch: shares of look-ups in the netdev datapath; a recirculated frame is looked up again."
     ),
@@ -26,7 +26,7 @@ _TOLD_OF = {
     "busy_share": " Busy: their share, polling without frames next to them, from before the traffic until after it.",
     "kernel_share": (
         " In the kernel: share of the CPU time of forwarding threads, from before the traffic until after it, polling "
-        "counted, and softirqs that ran on top of a thread; where the kernel takes it with its timer a sample. Of "
+        "counted, and softirqs that ran on top of a thread; a sample where the kernel takes it by its timer. Of "
         "trials that lost more than 1 % of the frames, or whose frames left as a Poisson process: the timer beats with "
         "those that leave evenly."
     ),
@@ -44,7 +44,7 @@ def _share(name: str, title: str) -> Column:
     return Column(name, title, _field(name), percent)
 
 
-MET_COLUMNS = (
+LOOKUP_COLUMNS = (
     Column(
         "met_frames",
         "frames",
@@ -93,11 +93,11 @@ def new_flow_columns(points: Sequence[PointSummary]) -> list[Column]:
 
 def datapath_columns(points: Sequence[PointSummary]) -> list[Column]:
     """Those in which a point has more than nothing; a share of time may be nothing."""
-    known = {column.key: [column.of(point) for point in points] for column in MET_COLUMNS}
+    known = {column.key: [column.of(point) for point in points] for column in LOOKUP_COLUMNS}
     times = ("busy_share", "kernel_share")
     return [
         column
-        for column in MET_COLUMNS
+        for column in LOOKUP_COLUMNS
         if any(value or (column.key in times and value is not None) for value in known[column.key])
     ]
 
@@ -109,7 +109,7 @@ def datapath_points(points: Sequence[PointSummary]) -> list[PointSummary]:
 
 def datapath_note(points: Sequence[PointSummary]) -> str:
     """What is said below the table."""
-    return TOLD + "".join(_TOLD_OF.get(column.key, "") for column in datapath_columns(points))
+    return DATAPATH_NOTE + "".join(_NOTE_BY_COLUMN.get(column.key, "") for column in datapath_columns(points))
 
 
 def by_node(points: Sequence[PointSummary]) -> list[str]:

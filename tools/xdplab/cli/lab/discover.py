@@ -17,7 +17,7 @@ from xdplab.cli.lab.look import Card, cards, none_offered, offered, speed_of
 from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.cli.lab.written import testbed_text
 from xdplab.hosts import SshHost
-from xdplab.hosts.cables import who_hears
+from xdplab.hosts.cables import probe_cables
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.model import InputError, TestbedSpec, validated
 from xdplab.model.inventory import Role
@@ -57,7 +57,7 @@ def discover(lab: LabHosts, path: Path, ask: Ask | None, note: Callable[[str], N
         ends = {End(part, card.ifname): card for part, there in chosen.items() for card in there}
         with _up(hosts, ends):
             linked = _with_link(hosts, ends)
-            heard = who_hears({end: (hosts[end.part], end.ifname) for end in linked}) if linked else {}
+            heard = probe_cables({end: (hosts[end.part], end.ifname) for end in linked}) if linked else {}
             roles = roles_of(heard, [end for end in ends if end not in linked])
             found = {end: card._replace(speed_mbps=speed_of(hosts[end.part], end.ifname)) for end, card in ends.items()}
         cpus = _proposals(hosts, roles, found)

@@ -57,7 +57,7 @@ def _cpus(given: tuple[int, ...] | None, proposal: Proposal | None) -> list[str]
     if given is not None:
         return [f"    cpus: {list(given)}  # as given"]
     if proposal is None:
-        return ["    # cpus: left to xdplab, for another host is the same machine; give each its own, e.g. [2, 3]"]
+        return ["    # cpus: left to xdplab, because another host is the same machine; give each its own, e.g. [2, 3]"]
     return [f"    cpus: {list(proposal.cpus)}  # {proposal.why}"]
 
 

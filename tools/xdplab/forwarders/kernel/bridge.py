@@ -114,7 +114,7 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
     def supported(self, dut: Dut) -> str | None:
         """Programs of containers are built; a tunnel's address goes with a namespace of the run."""
         if dut.pipeline.kind == "vxlan" and any(port.lasting for port in dut.ports):
-            return "linux-bridge: a tunnel takes routes of a whole host, which only a namespace of the run loses again"
+            return "linux-bridge: a tunnel sets host-wide routes, which only go away with a namespace of the run"
         return Pods(dut).missing()
 
     def start(self, dut: Dut) -> None:

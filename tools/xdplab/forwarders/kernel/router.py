@@ -103,7 +103,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
     def supported(self, dut: Dut) -> str | None:
         """In a namespace of the run, which goes with all that is set there."""
         if any(port.lasting for port in dut.ports):
-            return "linux-router sets routes and rules of a whole host, which only a namespace of the run loses again"
+            return "linux-router sets host-wide routes and rules, which only go away with a namespace of the run"
         if not _Router(dut, flowtable=self.options.flowtable).takes_nft:
             return None
         if self.options.flowtable and dut.pipeline.kind == "acl":

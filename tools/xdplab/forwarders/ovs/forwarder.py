@@ -266,7 +266,7 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         return (
             "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
             "the core of the receiving NAPI pays. On a card that is the core of the queue's interrupt; on veth it is "
-            "the sender's, unless its NAPI has a thread, and the rate is what that core sends and forwards together. "
+            "the sender's, unless its NAPI has a thread, and the rate is what that core both sends and forwards. "
             f"Rows of another build than {self.options.build} differ in that, too; with flow_offload=false it is "
             "the same."
             if self.options.flow_offload
@@ -436,9 +436,9 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         if reason is None and "DPDK" not in build_facts(dut.host, self.build(dut.host))["version"]:
             return f"OVS build {self.options.build!r} is built without DPDK"
         if self.takes_ports and dut.pipeline.kind in ON_LINKS:
-            return f"pipeline {dut.pipeline}: with port=pmd a port is a card, and its links are none"
-        counted_right = self.options.hugepages or self.options.port != "af_xdp" or self._dpdk(dut.host) >= (24, 7)
-        if reason is None and dut.pipeline.kind in ("taps", "vhost-user") and not counted_right:
+            return f"pipeline {dut.pipeline}: with port=pmd a port is a card, and the links of this pipeline are not"
+        umem_size_correct = self.options.hugepages or self.options.port != "af_xdp" or self._dpdk(dut.host) >= (24, 7)
+        if reason is None and dut.pipeline.kind in ("taps", "vhost-user") and not umem_size_correct:
             return (
                 f"pipeline {dut.pipeline}: without hugepages net_af_xdp of this DPDK, which is older than 24.07, takes "
                 "its UMEM for smaller than it is, and the kernel refuses what is sent from its end; hugepages=true"

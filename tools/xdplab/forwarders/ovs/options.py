@@ -56,7 +56,7 @@ class OvsKey(Key):
         if seen == expected or expected is None:
             return None
         if seen is None:
-            return f"the port does not tell {where}"
+            return f"the port does not report {where}"
         return f"{where} is {seen}, not {expected}" + (f" ({self.hint})" if self.hint else "")
 
     def logged(self, text: str, lines: str) -> bool:
@@ -145,9 +145,9 @@ class SwitchOptions(Model):
     @model_validator(mode="after")
     def _masks_of_flows(self) -> "SwitchOptions":
         if self.rules == "ports" and self.rule_masks > 1:
-            raise ValueError("rule_masks are of rules=flows or rules=misses: a rule for each port has one mask")
+            raise ValueError("rule_masks needs rules=flows or rules=misses: a rule for each port has one mask")
         if self.rules != "misses" and not self.rule_masks:
-            raise ValueError("rule_masks=0, nothing that can be offloaded, is of rules=misses")
+            raise ValueError("rule_masks=0, nothing that can be offloaded, needs rules=misses")
         return self
 
 
@@ -177,7 +177,7 @@ class PmdOptions(OvsOptions):
     ] = None
 
     @model_validator(mode="after")
-    def _one_way_to_say_it(self) -> "PmdOptions":
+    def _cores_or_cpus(self) -> "PmdOptions":
         if self.pmd_cores is not None and self.pmd_cpus is not None:
             raise ValueError("pmd_cores and pmd_cpus exclude each other")
         return self
@@ -238,7 +238,7 @@ class OvsAfxdpOptions(PmdOptions):
     rx_wakeup: Annotated[
         Literal["poll", "recvfrom", "none"] | None, _interface("rx-wakeup", "Add-option-for-RX-wakeup")
     ] = None
-    #: Checksums that who sends to its ports has left to a card are completed.
+    #: Completes checksums that the sender at its ports has left to a card.
     fill_checksums: Annotated[bool | None, _interface("fill-checksums", "Complete-checksums-that-are-left-to-a-c")] = (
         None
     )
@@ -284,7 +284,7 @@ class OvsAfxdpOptions(PmdOptions):
         return self
 
     @model_validator(mode="after")
-    def _size_of_what(self) -> "OvsAfxdpOptions":
+    def _sizes_need_offload(self) -> "OvsAfxdpOptions":
         if not self.flow_offload and (self.flow_entries or self.flow_masks):
             raise ValueError("flow_entries and flow_masks are of the offload: they need flow_offload=true")
         return self

@@ -45,7 +45,7 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
     def require(self, control: VppControl, version: str) -> None:
         """Multi-buffer came after 26.06; zero-copy below 25.10 is too slow to be compared."""
         if self.options.multi_buffer and _MULTI_BUFFER not in control.members("vl_api_af_xdp_flag_t"):
-            raise Unsupported(f"multi_buffer: the af_xdp plugin of VPP {version} has it not (it came after 26.06)")
+            raise Unsupported(f"multi_buffer: the af_xdp plugin of VPP {version} does not have it (added after 26.06)")
         if self.options.zero_copy == "zero-copy":
             self._refuse_slow_zero_copy(version)
 

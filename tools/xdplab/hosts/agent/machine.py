@@ -347,7 +347,7 @@ class Machine:
 
     def _lines_of(self, pid: int) -> Lines:
         if pid not in self._lines:
-            raise Refused(f"no process {pid} is spoken to here")
+            raise Refused(f"process {pid} has no conversation here")
         return self._lines[pid]
 
     def _at(self, path: str | PurePath, function: Callable[..., T], *args: Any) -> T:

@@ -95,9 +95,9 @@ class Ends:
         if not self.forwarders and (left := [each for each in self.offloads if each not in _OF_ENDS]):
             return f"offloads {'+'.join(left)}: of the forwarder's ports, and A and C are connected directly"
         if self.client.address and self.client.lasting:
-            return "pipeline openflow: only ports of the embedded testbed take its addresses: a killed run leaves them"
+            return "pipeline openflow needs the embedded testbed: on other ports a killed run would leave its addresses"
         if self.vlan is not None and self.client.lasting:
-            return "vlan: only ports of the embedded testbed are tagged: on others a killed run would leave them so"
+            return "vlan needs the embedded testbed: on other ports a killed run would leave the tags"
         return None
 
     @contextlib.contextmanager

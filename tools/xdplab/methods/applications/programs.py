@@ -122,10 +122,10 @@ class Programs:
                 yield server
             except PointFailed:
                 if server.poll() is None and self._asked(server)["damaged"]:
-                    raise Damaged("payload damaged: bytes arrived at C otherwise than A sent them") from None
+                    raise Damaged("payload damaged: bytes arrived at C that differ from what A sent") from None
                 raise
             if self._asked(server)["damaged"]:
-                raise Damaged("payload damaged: bytes arrived at C otherwise than A sent them")
+                raise Damaged("payload damaged: bytes arrived at C that differ from what A sent")
         finally:
             server.stop()
 

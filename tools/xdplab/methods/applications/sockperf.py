@@ -68,7 +68,7 @@ class RoundTrips(Model):
         """
         times_ns = sorted(_ns(found["us"]) for found in _MESSAGE.each(log))
         if not times_ns or len(times_ns) != self.received or not self._is_of(times_ns):
-            raise PointFailed("sockperf: its log has other round trips than its percentiles are of")
+            raise PointFailed("sockperf: the round trips in its log do not match its percentiles")
         histogram = HdrHistogram(1, _HIGHEST_NS, 3)
         for time_ns in times_ns:
             histogram.record_value(min(time_ns, _HIGHEST_NS))

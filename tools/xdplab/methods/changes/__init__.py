@@ -154,8 +154,8 @@ class Changes(Method[ChangesSpec]):
         for departures in study.in_loads("departures"):
             if departures != "paced":
                 raise InputError(
-                    f"study {study.name}: traffic.departures: {departures}: method changes tells gaps from the time "
-                    "between two frames, which is not the same here; give paced"
+                    f"study {study.name}: traffic.departures: {departures}: method changes derives gaps from the time "
+                    "between two frames, which varies here; give paced"
                 )
         if "new-flows" in self.spec.kinds and any(study.in_loads("new_flows_pps")):
             raise InputError(
@@ -228,14 +228,14 @@ class Changes(Method[ChangesSpec]):
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
         """What frames took next to a change, over what they took without it."""
-        lines = beside_it(run, summaries)
+        lines = compare_to_unchanged(run, summaries)
         return [f"{one.point}, p50 with it over p50 without: {_slower(one)}" for one in lines.values()]
 
     def sections(self, page: Page) -> list[Section]:
         """The table of points, latencies with and without, distributions."""
         if not page.measured:
             return []
-        lines = [(one.point, _slower(one)) for one in beside_it(page.run, page.measured).values()]
+        lines = [(one.point, _slower(one)) for one in compare_to_unchanged(page.run, page.measured).values()]
         return [page.section(self, "report.html.j2", lines=lines, lead_s=LEAD_S), page.pictures()]
 
     def remarks(self, run: RunRecord) -> list[str]:
@@ -246,7 +246,7 @@ class Changes(Method[ChangesSpec]):
         ]
 
 
-def beside_it(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
+def compare_to_unchanged(run: RunRecord, summaries: Sequence[PointSummary]) -> dict[str, Comparison]:
     """Point id -> its p50 without the change against that with it; one family (Holm)."""
     found, names = {}, Names(run.points.values())
     for point in summaries:

@@ -91,7 +91,7 @@ def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> MethodRe
         raise _TooEarly("the change began before the traffic that is counted: repeat on a quieter machine")
     if last_s > end_s:
         raise PointFailed(
-            f"the change took {last_s - first_s:.3g} s and ended behind the traffic: give method.duration_s (once_s of "
+            f"the change took {last_s - first_s:.3g} s and ended after the traffic: raise method.duration_s (once_s of "
             "what is done once), or repeat on a quieter machine"
         )
     return found
@@ -130,4 +130,4 @@ def _be_sure(step: Step) -> None:
     try:
         wait_until(lambda: not step.missing(), _SEEN_S, step.name)
     except PointFailed:
-        raise PointFailed(f"the change was taken and did not happen: {step.missing() or missing}") from None
+        raise PointFailed(f"the change was accepted but did not happen: {step.missing() or missing}") from None

@@ -140,9 +140,9 @@ def _unseen_us(result: TrialResult) -> float:
 def _gap(result: TrialResult, own_us: float, also: int) -> tuple[float | None, str]:
     """The longest without the suite's own part, and why it is no fact. `also`: frames lost without a change."""
     if result.gap_ns is None:
-        return None, "no frame came through behind the change"
+        return None, "no frame came through after the change"
     if not result.gaps_known:
-        return None, "frames arrived on several CPUs at a time: between which there were gaps is not known"
+        return None, "frames arrived on several CPUs at once, so the gaps between them are not known"
     gap_us = result.gap_ns / 1e3
     if gap_us < own_us:
         return None, "frames came through meanwhile"

@@ -99,7 +99,7 @@ class Functions(CountingMethod[FunctionsSpec]):
         """The function with tables for its traffic."""
         made = make_forwarder(point.forwarder)
         if not isinstance(made, XskFunctions):
-            raise InputError(f"forwarder {made.name}: method functions is of forwarder nf")
+            raise InputError(f"forwarder {made.name}: method functions needs forwarder nf")
         return made.in_traffic(traffic_of(point), point.traffic.smallest)
 
     def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:

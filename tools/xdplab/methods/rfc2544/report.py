@@ -213,7 +213,7 @@ class Variant(Model):
         able = {metric: interval for metric, interval in able.items() if not known[metric].hindrances}
         if not able:
             reasons = dict.fromkeys(reason for found in known.values() for reason in found.hindrances)
-            return f"undecided: {'; '.join(reasons) or 'figures are bounds, or were never measured together'}"
+            return f"undecided: {'; '.join(reasons) or 'figures are bounds, or were never paired'}"
         seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
         others = [
             f"{_NAMES[metric]} ({found.hindrances[0] if found.hindrances else 'a figure is a bound'})"

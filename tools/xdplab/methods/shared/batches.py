@@ -125,7 +125,7 @@ class TracedTimes(BatchCounts):
     us: Spans | None = None
 
     @model_validator(mode="after")
-    def _times_of_what_was_recorded(self) -> "TracedTimes":
+    def _times_if_recorded(self) -> "TracedTimes":
         if self.recorded and (self.us is None or self.frames_per_batch is None):
             raise ValueError(f"{self.recorded} batches were recorded: us and frames_per_batch must be given")
         return self

@@ -4,7 +4,7 @@
 "use strict";
 (() => {
 	const SVG = "http://www.w3.org/2000/svg";
-	const COLOURS = 8, DASHES = ["", "7 3", "7 3 2 3", "2 3"], TOLD = 10;
+	const COLOURS = 8, DASHES = ["", "7 3", "7 3 2 3", "2 3"], MAX_TIP_LINES = 10;
 	const LEFT = 58, RIGHT = 14, TOP = 26, BOTTOM = 40, ROW = 26;
 
 	const make = (parent, name, attributes = {}, text = "") => {
@@ -173,7 +173,7 @@
 			found.sort((one, other) => (other.series === chosen) - (one.series === chosen) || one.near - other.near);
 			plot.marks.replaceChildren();
 			tip.replaceChildren();
-			for (const { series, index, best } of found.slice(0, TOLD)) {
+			for (const { series, index, best } of found.slice(0, MAX_TIP_LINES)) {
 				make(plot.marks, "circle", { cx: spot(series, best), cy: plot.y(series.y[best]), r: 4, class: "s" + (index % COLOURS) });
 				const band = series.low && series.low[best] !== null && series.high[best] !== null;
 				const ends = band ? ` (${number(series.low[best])} to ${number(series.high[best])})` : "", [x, y] = [said(chart.x, series.x[best]), said(chart.y, series.y[best])];

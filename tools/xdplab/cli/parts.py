@@ -5,7 +5,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,6 +191,7 @@ def _testbed(path: Path) -> Part:
     return Part("testbed", path.stem, _comment(path), lambda: [f"xdplab doctor --testbed {path.stem}", f"file: {path}"])
 
 
+@cache
 def _suite(path: Path) -> Part:
     from robot.api import TestSuite
 

@@ -2,10 +2,10 @@
 """What sources say of themselves: docstrings, and the `#:` lines above fields and names."""
 
 import ast
+import functools
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
 from typing import Any
 
 
@@ -14,7 +14,7 @@ def described(model: type) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if "__annotations__" in vars(base) and base.__module__ != "pydantic.main":
-            found |= {name: text for name, text in _comments(base) if text}
+            found |= {name: text for name, text in _comments(base).items() if text}
     return found
 
 
@@ -25,22 +25,24 @@ def document(part: Any) -> str:
 
 def above(module: str, name: str) -> str:
     """The `#:` lines above a name of a module."""
-    return dict(_comments(sys.modules[module])).get(name, "")
+    return _comments(sys.modules[module]).get(name, "")
 
 
-def _comments(where: Any) -> Iterator[tuple[str, str]]:
+@functools.cache
+def _comments(where: Any) -> dict[str, str]:
     """Name -> the `#:` lines above its assignment."""
     try:
         lines = textwrap.dedent(inspect.getsource(where)).splitlines()
     except (OSError, TypeError):  # no source next to the code
-        return
-    tree = ast.parse("\n".join(lines))
+        return {}
+    tree, found = ast.parse("\n".join(lines)), {}
     first = tree.body[0]
     for node in first.body if isinstance(first, ast.ClassDef) else tree.body:
         targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", ())
         for target in targets:
             if isinstance(target, ast.Name):
-                yield target.id, _above(lines, node.lineno - 1)
+                found[target.id] = _above(lines, node.lineno - 1)
+    return found
 
 
 def _above(lines: list[str], number: int) -> str:

@@ -330,3 +330,16 @@ def test_exports_of_one_clean_repetition_of_seven_are_doubtful() -> None:
     for form in ("csv", "json", "junit"):
         if form in FORMS:
             assert why in FORMS[form](run, summaries).decode(), form
+
+
+def test_what_forbids_a_winner_is_asked_of_the_repetitions_that_decide() -> None:
+    """Three clean ones had all of their load; four that decide with them, as a little disturbed, had not."""
+    shares = [0, 0, 0, 0.02, 0.02, 0.02, 0.02]
+    ours, theirs = spread(OURS, 3, shares), spread(THEIRS, 9, shares)
+    short = [one.model_copy(update={"offered_pps": 1500.0}) if one.status == "disturbed" else one for one in ours]
+    assert compared(ours, theirs).better is True
+    found = compared(short, theirs)
+    assert (found.basis, found.better) == ("bounds", None)
+    assert "ovs-afxdp was sent" in found.hindrances[0]
+    clean = compared([one for one in short if one.status == "ok"], theirs)
+    assert clean.better is True

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab schema` next to what is shipped, what was stored and what a run writes: the files fit, others do not."""
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -21,9 +22,14 @@ SUITES = project_root() / "suites"
 STORED = sorted(path.parent for path in (Path(__file__).parent / "data").glob("stored*/**/trials.jsonl"))
 
 
+@functools.cache
+def validator(schema: str) -> Draft202012Validator:
+    Draft202012Validator.check_schema(json.loads(schema))
+    return Draft202012Validator(json.loads(schema))
+
+
 def wrong(schema: dict[str, Any], data: Any) -> list[str]:
-    Draft202012Validator.check_schema(schema)
-    found = Draft202012Validator(schema).iter_errors(data)
+    found = validator(json.dumps(schema)).iter_errors(data)
     return [f"{'.'.join(map(str, each.absolute_path))}: {each.message:.200}" for each in found]
 
 

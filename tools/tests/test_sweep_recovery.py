@@ -10,7 +10,7 @@ from xdplab.model.published import published_table
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("nic", ["mlx5", "i40e"])
+@pytest.mark.parametrize("nic", ["i40e", pytest.param("mlx5", marks=pytest.mark.slow)])
 def test_groups_rules_and_settings_of_the_study_are_found_again(nic: str, seed: int) -> None:
     found = recover(nic, seed, between=0.25, configurations=None)
     assert found.overlap < 1e-4
@@ -23,6 +23,7 @@ def test_groups_rules_and_settings_of_the_study_are_found_again(nic: str, seed: 
     assert found.invented == ()
 
 
+@pytest.mark.slow
 def test_a_hundred_configurations_drawn_at_random_are_enough_for_table_one() -> None:
     found = recover("mlx5", 0, between=0.25, configurations=100)
     assert (found.clusters, found.missed, found.invented) == (7, (), ())
@@ -40,6 +41,7 @@ def test_pure_noise_is_called_noise(seed: int) -> None:
     assert found.advice.changes == ()
 
 
+@pytest.mark.slow
 def test_what_waits_for_the_next_ping_is_an_outlier_and_the_rule_says_which() -> None:
     made = simulate("i40e", 3)
     (found,) = analyse_sweep(made.run, made.trials)
@@ -50,6 +52,7 @@ def test_what_waits_for_the_next_ping_is_an_outlier_and_the_rule_says_which() ->
     assert all("zero_copy" in conjunction for conjunction in found.outlier_rule.alternatives)
 
 
+@pytest.mark.slow
 def test_one_repetition_says_what_matters_and_makes_no_groups() -> None:
     made = simulate("mlx5", 0, repetitions=1)
     (found,) = analyse_sweep(made.run, made.trials)

@@ -149,6 +149,7 @@ def test_it_is_installed_for_a_package(installed: Installed, tmp_path: Path) -> 
     assert list(packages.glob("xdplab-*.dist-info/licenses"))
 
 
+@pytest.mark.slow
 def test_its_parts_are_found_in_it(installed: Installed) -> None:
     share = installed.xdplab("where", "suites").strip().removesuffix("/suites")
     assert share.startswith(str(installed.place))
@@ -163,6 +164,7 @@ def test_its_parts_are_found_in_it(installed: Installed) -> None:
     assert subprocess.run([f"{share}/ovs/build", "--list"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_without_root_it_runs_a_study_on_the_simulated_testbed(installed: Installed, open_folder: Path) -> None:
     results = {"XDPLAB_RESULTS": str(open_folder), "XDPLAB_STATE": str(open_folder / "state"), "HOME": str(open_folder)}
     open_folder.chmod(0o777)

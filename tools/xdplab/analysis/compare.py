@@ -94,7 +94,8 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     if basis == "slices" and not _same_sign(interval, estimate):
         sense, interval = "unknown", None
     shares = [_share(pair, metric) for pair in (used if basis == "bounds" else pairs)]
-    doubts = doubts_of((point, reference), metric, len(pairs), len(clean), basis)
+    ours, theirs = zip(*used, strict=True)
+    doubts = doubts_of(((point, ours), (reference, theirs)), metric, len(pairs), len(clean), basis)
     found = Comparison(
         point=point.forwarder,
         reference=reference.forwarder,
@@ -137,7 +138,8 @@ def hindrance_of(point: PointSummary, metric: str) -> str:
     paired = paired_repetitions(point, point, metric)
     if paired is None:
         return "it was not measured"
-    doubts = doubts_of((point, point), metric, len(paired.pairs), len(paired.clean), paired.basis)
+    own = [figures for figures, _ in paired.used]
+    doubts = doubts_of(((point, own),), metric, len(paired.pairs), len(paired.clean), paired.basis)
     lost = _lost(paired.used, metric, (point.forwarder, point.forwarder))
     return next(iter((*doubts.hindrances, *lost)), "")
 
@@ -183,7 +185,7 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
     ours, theirs = ([_ends(one.figures[metric], basis) for one in side] for side in sides)
     make: MakeInterval = lambda above, below: apart_interval(above, below, fixed=RUNS_APART)  # noqa: E731
     sense, interval = _of_ends(ours, theirs, make, more=figure(metric).more)
-    doubts = doubts_of((after, before), metric, fewest, clean, basis)
+    doubts = doubts_of(((after, sides[0]), (before, sides[1])), metric, fewest, clean, basis)
     return Comparison(
         point=after.forwarder,
         reference=before.forwarder,

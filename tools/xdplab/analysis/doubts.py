@@ -26,12 +26,16 @@ class Doubts(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int, clean: int, basis: Basis) -> Doubts:
-    """Of a comparison over `pairs` pairs, `clean` of which the machine left undisturbed on both sides."""
+def doubts_of(
+    sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]], metric: str, pairs: int, clean: int, basis: Basis
+) -> Doubts:
+    """Of a comparison of two sides, each with the repetitions that decide.
+
+    Of `pairs` pairs the machine left `clean` undisturbed on both sides.
+    """
     hindrances: list[str] = []
     remarks: list[str] = []
-    for side in sides:
-        figures = usable_repetitions(side.by_repetition, metric)
+    for side, figures in sides:
         hindrances += _of_side(side, figures, metric)
         zeros = sum(one.value(metric) == 0 and one.figures[metric].high == 0 for one in figures)
         if figure(metric).more and zeros:
@@ -39,7 +43,7 @@ def doubts_of(sides: tuple[PointSummary, PointSummary], metric: str, pairs: int,
             hindrances.append(f"{side.forwarder} was 0 in {many}, so there is no ratio")
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
-            remarks += remarks_of_one(side, metric)
+            remarks += _of_loss(side, figures, metric)
     # what another run would not change comes first
     return Doubts((*hindrances, *_of_pairs(metric, pairs, clean, basis)), tuple(remarks))
 
@@ -60,7 +64,11 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
 
 def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What has to be said next to the figure of a point."""
-    losses = [one.loss_ratio for one in usable_repetitions(side.by_repetition, metric)]
+    yield from _of_loss(side, usable_repetitions(side.by_repetition, metric), metric)
+
+
+def _of_loss(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
+    losses = [one.loss_ratio for one in figures]
     if figure(metric).at_load and losses and (loss := fmean(losses)) > TELLING_LOSS:
         late = ", counted as infinitely late" if figure(metric).percent else ""
         yield f"{side.forwarder} lost {percent(loss)}{late}"

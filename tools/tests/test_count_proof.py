@@ -64,7 +64,7 @@ def test_each_frame_is_counted_once_in_its_direction(
     assert bench.rates == [10_000]
     for name in met:
         for by in (1, -1):
-            with pytest.raises(PointFailed, match=f"^{pipeline}(:1)?: of frames sent .*its rules met .*{name}"):
+            with pytest.raises(PointFailed, match=f"^{pipeline}(:1)?: frames sent: .*matched by its rules: .*{name}"):
                 Bench(*[(went, {**met, name: met[name] + by})] * (5 if by > 0 else 1)).prove(pipeline)
     stray = {name: number + 1 for name, number in met.items()}  # a frame of somebody else's comes once
     Bench((went, stray), (went, met)).prove(pipeline)
@@ -88,7 +88,7 @@ def test_what_is_lost_is_sent_again_more_slowly_and_then_is_a_fault(
     assert bench.rates == [10_000, 1000]
     bench = Bench(*[(went, met)] * 5)
     with pytest.raises(
-        PointFailed, match=r"^acl:5: of frames sent \(forward [\d,]+, backward [\d,]+\) came out forward"
+        PointFailed, match=r"^acl:5: frames sent: forward [\d,]+, backward [\d,]+; came out: forward"
     ):
         bench.prove("acl:5")
     assert bench.rates == [10_000, 1000, 1000, 1000, 1000]
@@ -102,7 +102,7 @@ def test_a_tester_that_leaves_frames_out_is_asked_again_and_then_those_decide_th
     bench = Bench((((160, 160), (100, 100)), {"forth": 160, "back": 100}))
     bench.prove("acl:5")
     assert bench.rates == [10_000]
-    with pytest.raises(PointFailed, match=r"its rules met forth 160, back 98$"):
+    with pytest.raises(PointFailed, match=r"matched by its rules: forth 160, back 98$"):
         Bench((went, {"forth": 160, "back": 98})).prove("acl:5")
 
 

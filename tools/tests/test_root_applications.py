@@ -152,7 +152,7 @@ def test_jumbo_frames_pass_open_vswitch_in_several_frames_of_its_umem(lab: Lab) 
     ("workload", "section", "said"),
     [
         ("bulk", "flips", "payload damaged: [1-9][0-9]* segments arrived with a wrong checksum"),
-        ("bulk", "swaps", "payload damaged: bytes arrived at C otherwise"),
+        ("bulk", "swaps", "payload damaged: bytes arrived at C that differ"),
         pytest.param(
             "sockperf", "swaps_of_sockperf", "payload damaged: sockperf: ERROR: data integrity", marks=_SOCKPERF
         ),

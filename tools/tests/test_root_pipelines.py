@@ -241,7 +241,7 @@ MISCOUNTS = {
     ),
     "no meter": (
         "ovs-afxdp", "meter", ("mod-flows", "in_port={c}", "output:{a}"),
-        r"^meter: .* its rules met forth ([\d,]+), back [\d,]+, meter \1$",
+        r"^meter: .* matched by its rules: forth ([\d,]+), back [\d,]+, meter \1$",
     ),
     "missing rule of nftables": (
         "linux-router", "acl:100x8", ("nft", "flush", "chain", "ip", "xdplab", "forward"),

@@ -5,9 +5,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 BPF = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_a_program_is_the_same_to_the_last_byte_wherever_its_checkout_lies(tmp_path: Path) -> None:
     made = []
     for place in ("here", "a/longer/path"):

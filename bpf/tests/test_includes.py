@@ -70,6 +70,7 @@ def test_nor_does_a_folder():
     assert circle(folders) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["xdpgen", "xsk"])
 def test_no_source_calls_itself_by_way_of_others(program):
     """By the symbols of their objects: a declaration may stand in any header."""
@@ -92,10 +93,12 @@ def sides():
     return [(compiler, seen(compiler, sources)) for compiler, sources in ((KERNEL_CC, kernel), (USER_CC, user))]
 
 
+@pytest.mark.slow
 def test_each_header_is_of_some_program(sides):
     assert set(HEADERS) == set.union(*(headers for _, headers in sides))
 
 
+@pytest.mark.slow
 def test_a_header_compiles_alone(sides, tmp_path):
     """For each of the sides, kernel and user space, whose sources include it."""
     for compiler, headers in sides:
@@ -108,6 +111,7 @@ def test_a_header_compiles_alone(sides, tmp_path):
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_no_header_for_the_kernel_calls_what_its_includer_defines(sides, tmp_path):
     """There is no other source that could: a program is one object."""
     (compiler, headers), _ = sides

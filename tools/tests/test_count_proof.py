@@ -87,9 +87,7 @@ def test_what_is_lost_is_sent_again_more_slowly_and_then_is_a_fault(
     bench.prove("acl:5")
     assert bench.rates == [10_000, 1000]
     bench = Bench(*[(went, met)] * 5)
-    with pytest.raises(
-        PointFailed, match=r"^acl:5: frames sent: forward [\d,]+, backward [\d,]+; came out: forward"
-    ):
+    with pytest.raises(PointFailed, match=r"^acl:5: frames sent: forward [\d,]+, backward [\d,]+; came out: forward"):
         bench.prove("acl:5")
     assert bench.rates == [10_000, 1000, 1000, 1000, 1000]
 

@@ -75,6 +75,7 @@ def exchange_cables(bench: Bench) -> None:
         bench.lab.on("B", "ip", "link", "set", port, "up")
 
 
+@pytest.mark.slow
 def test_cables_are_found_however_they_are_plugged(bench: Bench) -> None:
     exchange_cables(bench)
     try:

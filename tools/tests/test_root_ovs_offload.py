@@ -109,7 +109,7 @@ def test_random_frames_and_tables_find_what_is_planted_and_nothing_else(plant: s
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", [OFFLOADING, pytest.param("4.0.0-xdp", marks=pytest.mark.slow)])
 def test_offloaded_frames_are_treated_as_all_others(build: str) -> None:
     """Some of what `ovs/README.md` gives the command for."""
     done = run("offload_diff.py", "--build", folder(build), "--packets", "1500")

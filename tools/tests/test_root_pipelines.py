@@ -59,6 +59,7 @@ def test_every_pipeline_is_done_to_the_byte_or_has_its_reason(lab: Lab, forwarde
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_a_network_function_routes_in_every_place(lab: Lab) -> None:
     modes = ["xdp", "af_xdp", "combined"]
     titles = [*(f"nf:mode={mode}" for mode in modes), "nf:functions=macswap", "nf:functions=router"]

@@ -70,6 +70,7 @@ def test_a_dry_run_changes_nothing_on_the_hosts_not_even_for_a_moment(bench: Ben
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_sockets_at_both_ends_are_programs_on_two_hosts(bench: Bench) -> None:
     """Forwarder and tester of `bpf/xsk` run where their ports are; pings wait in poll and do not."""
     done = bench.run(tester="xsk-ping", tester_options={"wait": ["spin", "poll"]}, path=["hairpin"], forwarders=["xsk"])
@@ -177,6 +178,7 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
     assert (again.code, again.out) == (0, "")
 
 
+@pytest.mark.slow
 def test_applications_need_no_common_clock_and_leave_no_address_after_kill_9(bench: Bench) -> None:
     bench.lab.testbed.write_text(yaml.safe_dump({**bench.lab.spec(), "one_way": False}), encoding="utf-8")
     method = {"name": "applications", "workloads": ["bulk", "requests"], "duration_s": 0.2, "warmup_s": 0.05}
@@ -209,6 +211,7 @@ def test_ctrl_c_in_a_trial_puts_everything_back(bench: Bench) -> None:
     bench.assert_as_before()
 
 
+@pytest.mark.slow
 def test_a_host_that_stays_away_ends_the_run_and_is_put_back_later(bench: Bench) -> None:
     bench.lab.write_testbed(b={"reconnect_s": 1.0})
     # a method that has set something up around the forwarder

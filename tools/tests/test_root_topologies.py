@@ -25,7 +25,12 @@ _NODE = "openflow:suites/openflow/node.yaml"
         pytest.param("linux-bridge", ["containers:2", "af-xdp-apps:1"], _METHOD, marks=pytest.mark.slow),
         ("ovs-afxdp", ["containers:2", "af-xdp-apps:1", "taps:1", "vxlan-link", "geneve-link", _NODE], _METHOD),
         pytest.param("ovs-afpacket", ["containers:1", "taps:2", "geneve-link"], _METHOD, marks=pytest.mark.slow),
-        ({"name": "ovs-dpdk", "options": {"hugepages": True}}, ["containers:1", "taps:1", "vhost-user:1"], _POLLED),
+        pytest.param(
+            {"name": "ovs-dpdk", "options": {"hugepages": True}},
+            ["containers:1", "taps:1", "vhost-user:1"],
+            _POLLED,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_each_topology_is_measured_and_proven_frame_by_frame(

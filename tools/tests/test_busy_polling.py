@@ -63,7 +63,7 @@ def test_an_id_that_came_with_the_first_frame_is_seen(forwarder: Any) -> None:
 
 
 def test_no_id_after_traffic_is_unsupported_with_the_reason(forwarder: Any) -> None:
-    assert "tells no NAPI id for these sockets, also after traffic" in forwarder(0).ineffective()
+    assert "reports no NAPI id for these sockets, also after traffic" in forwarder(0).ineffective()
 
 
 @pytest.mark.parametrize("napi", [0, NAPI])

@@ -141,7 +141,7 @@ def test_a_screening_design_of_switches_is_as_good_as_a_textbook_one() -> None:
 
 def test_too_few_runs_for_the_effects_are_refused() -> None:
     knobs = {name: [0, 1, 2] for name in NUMBERS}
-    with pytest.raises(InputError, match="5 runs cannot tell 7 effects apart"):
+    with pytest.raises(InputError, match="5 runs cannot separate 7 effects"):
         combinations(knobs=knobs, design={"kind": "fractional", "runs": 5})
     assert len(combinations(knobs=knobs, design={"kind": "fractional", "runs": 20, "order": 2})) == 20
 

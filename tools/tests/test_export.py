@@ -188,7 +188,7 @@ def test_a_file_is_written_and_what_cannot_be_is_one_line(
     assert len(cases((tmp_path / "out.xml").read_bytes())) == 2
     cli("export", "--format", "junit", "-o", tmp_path / "none" / "out.xml").refused("none/out.xml: No such file")
     cli("export", "--format", "xlsx").refused("xlsx", "csv")
-    cli("export", "--format", "parquet").refused("give its file with -o FILE")
+    cli("export", "--format", "parquet").refused("name a file with -o FILE")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     cli("export", "--format", "parquet", "-o", tmp_path / "x").refused("pip install 'xdplab[parquet]'")
     assert not (tmp_path / "x").exists()

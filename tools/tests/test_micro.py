@@ -65,7 +65,7 @@ def test_a_suite_has_a_row_for_each_case_of_its_study(suite: str) -> None:
         ({"method": {"name": "stages"}, "forwarders": ["xdpsock"]}, "forwarder xdpsock: it cannot do stages"),
         ({"method": {"name": "stages", "rates_pps": [0]}}, "rates_pps"),
         ({"method.only": {"none": ["rxdrop"]}}, "method.only: 'none' is none of one"),
-        ({"method.only": {"one": []}}, "nothing to do with its forwarders"),
+        ({"method.only": {"one": []}}, "nothing to measure for its forwarders"),
     ],
 )
 def test_bad_studies_are_refused_with_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:

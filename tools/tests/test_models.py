@@ -47,7 +47,7 @@ from xdplab.testbed import usable_cpus
         (
             {"traffic": {"flow_choice": "uniform", "zipf_exponent": 1}},
             "traffic",
-            "zipf_exponent is of flow_choice: zipf",
+            "zipf_exponent needs flow_choice: zipf",
         ),
         ({"traffic": {"flow_seed": 7}}, "traffic", "round-robin draws nothing"),
         ({"traffic": {"meets": "all", "src_addresses": 2}}, "traffic", "leave src_addresses and dst_addresses out"),

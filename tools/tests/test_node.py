@@ -127,5 +127,5 @@ def test_a_lasting_port_keeps_its_address() -> None:
     )
     other = replace(port, role="c0", host=LocalHost())
     assert (Ends(port, other, (port,)).why_not() or "").startswith(
-        "pipeline openflow: only ports of the embedded testbed"
+        "pipeline openflow needs the embedded testbed"
     )

@@ -37,5 +37,5 @@ def test_what_is_waited_for_is_looked_at_soon_and_then_ever_later(monkeypatch: p
     monkeypatch.setattr(process.time, "sleep", pauses.append)
     process.wait_until(lambda: len(pauses) == 5, 10.0, "five pauses")
     assert pauses == [0.001, 0.002, 0.004, 0.005, 0.005]
-    with pytest.raises(PointFailed, match="nothing: not after 0 s"):
+    with pytest.raises(PointFailed, match="nothing: timed out after 0 s"):
         process.wait_until(lambda: False, 0.0, "nothing")

@@ -31,7 +31,7 @@ def started(host: OvsHost, dut: MakeDut, text: str) -> Any:
     [
         ("xsk_rx_ring=512", "xsk-rx-ring=512", "", None),
         ("xsk_rx_ring=512", "xsk-rx-ring=2048", "", "b0: xsk-rx-ring is 2048, not 512"),
-        ("xsk_rx_ring=512", "x=y", "", "b0: the port does not tell xsk-rx-ring"),
+        ("xsk_rx_ring=512", "x=y", "", "b0: the port does not report xsk-rx-ring"),
         ("busy_poll_us=20", "busy-poll=20", '["busy-poll-active","true"]', None),
         ("busy_poll_us=20", "busy-poll=20", '["busy-poll-active","false"]', "active is false, not true .*veth"),
         ("busy_poll_us=0", "busy-poll=0", '["busy-poll-active","false"]', None),

@@ -156,7 +156,7 @@ def unsafe(value: str) -> Callable[[PciHost], None]:
         ({}, mellanox, "p0: DPDK's driver works on top of mlx5_core, which must stay"),
         ({}, functions, "p0: its virtual functions would go"),
         ({"vfio": False}, None, "the kernel's module vfio-pci is not loaded, `modprobe vfio-pci` loads it"),
-        ({}, group, "p0: the IOMMU gives it away only with 0000:02:00.1 (igb)"),
+        ({}, group, "p0: its IOMMU group also holds 0000:02:00.1 (igb)"),
         ({"iommu": False}, None, "p0: no IOMMU confines its memory access, and this kernel has no mode without one"),
         ({"iommu": False}, unsafe("N"), "which xdplab never does"),
     ],

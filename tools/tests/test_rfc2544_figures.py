@@ -153,7 +153,7 @@ def test_tolerated_loss_contradicts_nothing() -> None:
 
 def test_a_contradicted_throughput_is_not_printed_as_a_fact() -> None:
     page = text_of([found(), *curve(*LOST)])
-    assert "not a fact 668 by the search" in page
+    assert "doubtful 668 by the search" in page
     assert "NDR: the search found 668 kpps, but the loss curve of the same repetition lost 24 % at 380 kpps" in page
 
 

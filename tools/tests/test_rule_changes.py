@@ -123,7 +123,7 @@ def test_a_change_that_is_slower_than_the_traffic_fails_and_is_not_tried_until_i
     """Or its figures were of the best of three."""
     session: Any = Late([1.2, 0.01, 0.01], [0.0] * 3)
     with pytest.raises(
-        PointFailed, match=r"the change took .* s and ended behind the traffic: give method\.duration_s"
+        PointFailed, match=r"the change took .* s and ended after the traffic: raise method\.duration_s"
     ):
         carry_out.with_change(session, TrialSpec(streams=(), duration_s=0.6), "port-added", 1)
     assert (session.undone, session.journaled) == (1, 0)
@@ -137,7 +137,7 @@ def test_a_trial_whose_traffic_began_behind_the_change_is_taken_again_and_not_jo
         carry_out.with_change(session, asked, "port-added", 1)
     assert (session.undone, session.journaled) == (3, 0)
     session = Late([0.0] * 2, [100.0, -100.0])
-    with pytest.raises(PointFailed, match="ended behind the traffic"):
+    with pytest.raises(PointFailed, match="ended after the traffic"):
         carry_out.with_change(session, asked, "port-added", 1)
     session = Late([0.0] * 2, [100.0, 0.0])
     carry_out.with_change(session, asked.model_copy(update={"duration_s": 3.0}), "port-added", 1)

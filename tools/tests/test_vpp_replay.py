@@ -178,7 +178,7 @@ def test_an_older_vpp_lacks_multi_buffer(tmp_path: Path) -> None:
     for step in playback.left:
         if "type" in step:
             step["answer"].pop("AF_XDP_API_FLAGS_MULTI_BUFFER")
-    with pytest.raises(Unsupported, match=r"multi_buffer: the af_xdp plugin of VPP 26.10.* has it not"):
+    with pytest.raises(Unsupported, match=r"multi_buffer: the af_xdp plugin of VPP 26.10.* does not have it"):
         forwarder_of(playback).start(playback.dut(tmp_path))
 
 

@@ -17,12 +17,12 @@ from typing import Any
 from dev.recording import check_only, embedded_testbed
 from dev.vpp_record import Recorder
 from xdplab.forwarders import Dut, make_forwarder
-from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.vpp.program import find_vpp, installed_version
 from xdplab.forwarders.work import VNI
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xsk_sockets
+from xdplab.hosts.waiting import wait_until
 from xdplab.model import (
     ForwarderSpec,
     InputError,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.xsk.forwarder import XskOptions, XskRole
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import xdp_attachment
+from xdplab.hosts.waiting import wait_until
 from xdplab.knobs import KnobContext
 from xdplab.model import CpuLayout, Path as Way, validated
 from xdplab.model.design import Scalar

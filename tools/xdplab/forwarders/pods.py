@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import EventProcess, built, how_it_ended, why_not_built
+from xdplab.forwarders.process import EventProcess, built, why_not_built
 from xdplab.hosts import Host, NetnsHost, Running
 from xdplab.hosts.kernel import link_mtu, offloads_off
+from xdplab.hosts.waiting import how_it_ended
 from xdplab.testbed import Port
 
 #: In which containers are on veth pairs.

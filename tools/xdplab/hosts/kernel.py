@@ -12,7 +12,8 @@ from typing import Any
 
 from xdplab.hosts.agent.netlink import Link, XdpAttachment
 from xdplab.hosts.base import Host
-from xdplab.model import ThreadUse, XdplabError
+from xdplab.hosts.waiting import comes_true
+from xdplab.model import LinkLost, ThreadUse, XdplabError
 
 #: Of proc_pid_stat(5).
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -53,6 +54,16 @@ def version_of(release: str) -> tuple[int, ...]:
 def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
     """What XDP program an interface carries; None when it carries none."""
     return host.xdp(ifname)
+
+
+def has_carrier(host: Host, ifname: str) -> bool:
+    """Whether an interface is up and has a link."""
+    try:
+        return host.read(f"/sys/class/net/{ifname}/carrier") == "1"
+    except LinkLost:
+        raise
+    except XdplabError:  # it is down
+        return False
 
 
 def link_names(host: Host) -> frozenset[str]:
@@ -96,13 +107,10 @@ def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
     It does so some 25 ms after the close (6.18). Where it does not tell, this waits twice as long; where a socket of
     somebody else stays, it ends after a second.
     """
-    deadline = time.monotonic() + 1.0
-    while held := host.held_queues(list(ifnames)):
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.002)
-    if held is None:
+    if host.held_queues(list(ifnames)) is None:
         time.sleep(_QUEUE_RELEASE_S)
+    else:
+        comes_true(lambda: not host.held_queues(list(ifnames)), 1.0)
 
 
 def driver_facts(host: Host, ifname: str) -> dict[str, str]:

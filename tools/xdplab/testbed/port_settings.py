@@ -8,11 +8,11 @@ Interfaces that carry an address, or belong to a bridge or bond, are refused: so
 import itertools
 import json
 import re
-import time
 from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
+from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, XdplabError
 from xdplab.testbed.base import Port
 
@@ -116,15 +116,13 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
     host.run(["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])])
     host.run(["ip", "link", "set", "dev", ifname, *state])
-    deadline = time.monotonic() + _RESTORE_S
-    while True:
+
+    def left() -> list[str]:
         _switch(host, ifname, saved["features"])
-        changed = _differences(snapshot(host, ifname), saved)
-        if not changed:
-            return
-        if time.monotonic() > deadline:
-            raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
-        time.sleep(0.1)
+        return _differences(snapshot(host, ifname), saved)
+
+    if not comes_true(lambda: not left(), _RESTORE_S, 0.1) and (changed := left()):
+        raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
 
 
 def _differences(now: dict[str, Any], saved: dict[str, Any]) -> list[str]:

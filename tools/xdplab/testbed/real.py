@@ -8,14 +8,14 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 """
 
 import secrets
-import time
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
-from xdplab.hosts.kernel import xdp_attachment
+from xdplab.hosts.kernel import has_carrier, xdp_attachment
 from xdplab.hosts.parallel import run_parallel
+from xdplab.hosts.waiting import comes_true
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
 from xdplab.testbed import cards, port_settings
@@ -308,16 +308,12 @@ class HostsTestbed:
         return path if seen == there.facts["netns"] else None
 
     def _wait_for_links(self) -> None:
-        deadline = time.monotonic() + _LINK_TIMEOUT_S
         for port in filter(lambda port: port.in_kernel, self.ports.values()):
-            carrier = f"/sys/class/net/{port.ifname}/carrier"
-            while port.host.read(carrier) != "1":
-                if time.monotonic() > deadline:
-                    raise InputError(
-                        f"{port.host.name}: {port.ifname} ({port.role}) has no link; check the cable and the far end "
-                        f"(`xdplab doctor --testbed ...`)"
-                    )
-                time.sleep(0.1)
+            if not comes_true(partial(has_carrier, port.host, port.ifname), _LINK_TIMEOUT_S, 0.1):
+                raise InputError(
+                    f"{port.host.name}: {port.ifname} ({port.role}) has no link; check the cable and the far end "
+                    f"(`xdplab doctor --testbed ...`)"
+                )
 
     def _cpus(self, host: SshHost, at_least: int) -> tuple[int, ...]:
         given = self.spec.hosts[host.name].cpus

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from xdplab.forwarders.process import how_it_ended, wait_until
 from xdplab.hosts import Host, Running
+from xdplab.hosts.waiting import how_it_ended, wait_until
 from xdplab.model import PointFailed, TestbedSpec
 from xdplab.testbed import Testbed
 from xdplab.testers.trex_server import listens

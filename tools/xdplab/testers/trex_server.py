@@ -16,9 +16,9 @@ from typing import Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from xdplab.forwarders.process import how_it_ended
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import text_of, thread_ids
+from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import CpuLayout, PointFailed, Unsupported
 from xdplab.testbed import Port
 from xdplab.tools import project_root

@@ -7,7 +7,6 @@ Their latencies hold both sockets: what an application sees, not what the path t
 import contextlib
 import json
 import math
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
@@ -17,10 +16,11 @@ from pydantic import Field
 from xdplab.forwarders.xsk.forwarder import xsk_version
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
+from xdplab.hosts.waiting import said_something
 from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.socket_options import SocketOptions
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.testers.base import RxChoice, Tester, TesterContext, while_well
 
 # the streams of both programs are the same JSON (bpf/common/stream.h)
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
@@ -104,7 +104,7 @@ class XskTester(Tester):
                 die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab restore` looks
             )
             try:
-                self._wait(process, context, trial)
+                while_well(process.wait, process, context, trial, self.name)
             finally:
                 process.stop()
         report = self._read(host, process, answer)
@@ -137,24 +137,11 @@ class XskTester(Tester):
             die_with_us=True,
         )
         try:
-            deadline = time.monotonic() + 10.0
-            while not (host.exists(output) and host.read(str(output))):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise PointFailed(f"{self.name}: the reflector did not start: {' | '.join(process.log_tail(1))}")
-                time.sleep(0.01)
+            if not said_something(host, output, process, 10.0):
+                raise PointFailed(f"{self.name}: the reflector did not start: {' | '.join(process.log_tail(1))}")
             yield
         finally:
             process.stop()
-
-    def _wait(self, process: Running, context: TesterContext, trial: TrialSpec) -> None:
-        """Sleep until it ends; look at the forwarder once a second so that a crash ends a long trial early."""
-        deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + 10.0
-        while process.wait(1.0) is None:
-            ended = context.still_well()
-            if ended:
-                raise PointFailed(ended)
-            if time.monotonic() > deadline:
-                raise PointFailed(f"{self.name}: did not end in time: {' | '.join(process.log_tail(3))}")
 
     def _read(self, host: Host, process: Running, answer: FilePath) -> dict[str, Any]:
         """Its last line, which it writes whatever happened after it was ready."""

@@ -23,7 +23,7 @@ class _Bridge(Instance):
     """One over the ports of a DUT, or one on each side of a container."""
 
     def __init__(self, dut: Dut) -> None:
-        super().__init__(dut)
+        super().__init__("linux-bridge", dut)
         self._pods = Pods(dut)
 
     def start(self) -> None:

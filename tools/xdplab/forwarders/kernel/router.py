@@ -49,7 +49,7 @@ class _Router(Instance):
     """Routes and rules over the ports of a DUT."""
 
     def __init__(self, dut: Dut, *, flowtable: bool) -> None:
-        super().__init__(dut)
+        super().__init__("linux-router", dut)
         self._flowtable = flowtable
         #: Files of /proc/sys -> what they had.
         self._found: dict[str, str] = {}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.forwarders.process import wait_until
 from xdplab.hosts import Completed, Conversation, Host, memcached_client
+from xdplab.hosts.waiting import wait_until
 from xdplab.methods.applications import sockperf
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Workload

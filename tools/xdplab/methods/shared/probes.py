@@ -9,9 +9,9 @@ from typing import Any
 
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.forwarders.process import wait_until
 from xdplab.hosts import perf_probe
 from xdplab.hosts.kernel import xdp_attachment
+from xdplab.hosts.waiting import wait_until
 from xdplab.methods.shared.batches import ProbeRecords
 from xdplab.model import PointFailed, Unsupported
 from xdplab.tools import bpf_program, not_built

@@ -35,7 +35,7 @@ class Machine(LocalHost):
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.hosts.bpf.bpf_program", lambda name: Path("/bin/true"))
 
     def run(napis: dict[str, int | None], mode: str = "native", zero_copy: bool = True, **options: Any) -> None:
         sock = {"ifname": "p0", "queue": 0, "zero_copy": zero_copy, "busy_poll_active": bool(options)}

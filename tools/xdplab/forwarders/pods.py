@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import EventProcess, built, why_not_built
+from xdplab.forwarders.process import EventProcess
 from xdplab.hosts import Host, NetnsHost, Running
+from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.kernel import link_mtu, offloads_off
 from xdplab.hosts.waiting import how_it_ended
 from xdplab.testbed import Port

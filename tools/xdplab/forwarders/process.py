@@ -9,28 +9,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder, OptionsT
-from xdplab.hosts import Host, Running
+from xdplab.hosts import Running
 from xdplab.hosts.kernel import link_counters, xdp_attachment, xsk_sockets
 from xdplab.hosts.waiting import how_it_ended, wait_until
-from xdplab.model import PointFailed, Unsupported
-from xdplab.tools import bpf_program, not_built
-
-
-def why_not_built(name: str) -> str | None:
-    """None, or why a program of `bpf/` is not there and what builds it."""
-    return None if bpf_program(name) else not_built(name)
-
-
-def built(name: str, host: Host) -> str:
-    """Path of a program of `bpf/` on a host.
-
-    Raises:
-        Unsupported: it is not built.
-    """
-    program = bpf_program(name)
-    if program is None:
-        raise Unsupported(not_built(name))
-    return host.program(program)
+from xdplab.model import PointFailed
 
 
 def by_hash(path: Path) -> str:

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from xdplab.hosts import Host, Running
+from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.waiting import how_it_ended, said_something
 from xdplab.model import (
-    InputError,
     Model,
     PointFailed,
     SliceClock,
@@ -31,7 +31,7 @@ from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext, Watch, while_well
 from xdplab.testers.senders import Part, merge_parts, parts_of
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
-from xdplab.tools import bpf_program, not_built, program_digest
+from xdplab.tools import program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES = 18, 4
@@ -73,7 +73,7 @@ class Xdpgen(Tester):
         asked, there = self.options.senders or 1, testbed.spec.senders
         if asked > there:
             return f"senders={asked}: the testbed file has senders: {there}"
-        return None if bpf_program("xdpgen") else not_built("xdpgen")
+        return why_not_built("xdpgen")
 
     def senders(self, testbed: TestbedSpec) -> int:
         """All, unless configured otherwise."""
@@ -139,10 +139,9 @@ class Xdpgen(Tester):
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
         """Version that the program reports."""
-        program = bpf_program("xdpgen")
-        if program is None:
+        if why_not_built("xdpgen"):
             return {"xdpgen": "not built"}
-        report = json.loads(host.run([host.program(program), "--version"]).stdout)
+        report = json.loads(host.run([built("xdpgen", host), "--version"]).stdout)
         return {"xdpgen": str(report.get("version")), "libbpf": str(report.get("libbpf"))}
 
 
@@ -150,15 +149,12 @@ class _Session:
     """A process of xdpgen, and one that reflects where the far port is on a machine of its own."""
 
     def __init__(self, context: TesterContext) -> None:
-        program = bpf_program("xdpgen")
-        if program is None:
-            raise InputError(not_built("xdpgen"))
         #: What it was started for.
         self.place = (context.host, context.workdir)
         #: It dies with the thread that started it (PR_SET_PDEATHSIG), which may end in front of the next trial.
         self.ends_with_thread = threading.current_thread() is not threading.main_thread()
         with contextlib.ExitStack() as stack:
-            argv = [context.host.program(program), "-"]
+            argv = [built("xdpgen", context.host), "-"]
             self._process = context.host.converse(argv, log=context.workdir / "xdpgen.log")
             stack.callback(self._process.stop)
             if context.ports.far:
@@ -195,14 +191,12 @@ class _Session:
 
 def _reflector(context: TesterContext) -> Running:
     """On a machine of its own the far port sends frames back by an XDP program of xdpfwd."""
-    mirror, program = context.ports.mirror, bpf_program("xdpfwd")
+    mirror = context.ports.mirror
     assert mirror is not None
-    if program is None:
-        raise InputError(not_built("xdpfwd"))
     folder = FilePath(context.workdir)
     mirror.host.make_folder(folder)
     output = folder / "reflector.out"
-    argv = [mirror.host.program(program), f"--if0={mirror.ifname}", "--mode=native", "--hairpin"]
+    argv = [built("xdpfwd", mirror.host), f"--if0={mirror.ifname}", "--mode=native", "--hairpin"]
     process = mirror.host.start(argv, log=folder / "reflector.log", stdout=output, die_with_us=True)
     if not said_something(mirror.host, output, process, 5.0):
         process.stop()

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder, OptionsT
 from xdplab.hosts import Running
-from xdplab.hosts.kernel import link_counters, xdp_attachment, xsk_sockets
+from xdplab.hosts.kernel import link_counters
 from xdplab.hosts.waiting import how_it_ended, wait_until
 from xdplab.model import PointFailed
 
@@ -142,7 +142,7 @@ class Process(Instance):
         """Until its port has an XDP program and it has a socket there: no frame that comes proves it."""
         host, ifname = self.dut.host, self.dut.ports[0].ifname
         self.until(
-            lambda: xdp_attachment(host, ifname) is not None and any(xsk_sockets(host, pid) for pid in self.pids),
+            lambda: host.xdp(ifname) is not None and any(host.xsk_sockets(pid) for pid in self.pids),
             timeout_s,
             f"an AF_XDP socket on {ifname}",
         )

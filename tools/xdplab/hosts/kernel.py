@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to a host's kernel that several layers ask: threads, steal time, XDP attachments, AF_XDP sockets."""
+"""Questions to a host's kernel that several layers ask: interfaces, drivers, threads, CPU time."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from xdplab.hosts.agent.netlink import Link, XdpAttachment
+from xdplab.hosts.agent.netlink import Link
 from xdplab.hosts.base import Host
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import LinkLost, ThreadUse, XdplabError
@@ -51,11 +51,6 @@ def version_of(release: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 
-def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
-    """What XDP program an interface carries; None when it carries none."""
-    return host.xdp(ifname)
-
-
 def has_carrier(host: Host, ifname: str) -> bool:
     """Whether an interface is up and has a link."""
     try:
@@ -94,11 +89,6 @@ def _link(host: Host, ifname: str) -> Link:
     if ifname not in found:
         raise XdplabError(f"{host.name}: {ifname}: there is no such interface")
     return found[ifname]
-
-
-def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
-    """The AF_XDP sockets of process `pid` with their read-back; see `hosts.agent.xsk`."""
-    return host.xsk_sockets(pid)
 
 
 def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
@@ -177,22 +167,6 @@ def why_no_tap(host: Host) -> str | None:
     if not done.returncode:
         return None
     return f"{TUN} cannot be opened ({done.complaint.rpartition(': ')[2]})"
-
-
-def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:
-    """`rx`, `tx` -> id of the NAPI that serves this queue; None where the kernel or the driver does not tell."""
-    return host.queue_napis(ifname, queue)
-
-
-def suspend_timeouts(host: Host, ifname: str, wanted_ns: Sequence[int] = ()) -> list[int] | None:
-    """irq-suspend-timeout (ns) of each NAPI of an interface, after setting them to `wanted_ns` when it is given.
-
-    None where kernel or driver has none. Source: Documentation/networking/napi.rst, "IRQ suspension" (kernel 6.13).
-
-    Raises:
-        XdplabError: the kernel refused a value.
-    """
-    return host.suspend_timeouts(ifname, list(wanted_ns))
 
 
 def thread_use(host: Host, pid: int, tid: int) -> ThreadUse:

@@ -5,7 +5,6 @@ import time
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import suspend_timeouts
 from xdplab.knobs.base import KnobContext, PortFileKnob, ValueKnob, whole_number
 from xdplab.knobs.ethtool import driver
 from xdplab.model import Unsupported
@@ -41,14 +40,14 @@ class IrqSuspendTimeout(ValueKnob):
         for port in context.ports:
             if port.simulated:
                 return f"{self.name}: port {port.role} is simulated"
-            if suspend_timeouts(context.host, port.ifname) is None:
+            if context.host.suspend_timeouts(port.ifname) is None:
                 release = context.host.read("/proc/sys/kernel/osrelease")
                 return f"{self.name}: Linux {release} lists no NAPI of {port.ifname} with it (needs 6.13, and NAPI on)"
         return None
 
     def present(self, host: Host, name: str) -> list[int] | None:
         """Of each NAPI, lowest id first."""
-        return suspend_timeouts(host, name)
+        return host.suspend_timeouts(name)
 
     def wanted(self, name: str, present: list[int] | None, value: Scalar) -> list[int]:
         """The same for each; there must be one."""
@@ -56,11 +55,11 @@ class IrqSuspendTimeout(ValueKnob):
 
     def write(self, host: Host, name: str, value: Any) -> None:
         """Set them."""
-        suspend_timeouts(host, name, value)
+        host.suspend_timeouts(name, value)
 
     def restore_one(self, context: KnobContext, ifname: str, values: Any) -> None:
         """Set each NAPI back; those that came since then get the last one's."""
-        present = suspend_timeouts(context.host, ifname, values or ())
+        present = context.host.suspend_timeouts(ifname, values or ())
         if values and present != [*values, *values[-1:] * len(present or ())][: len(present or ())]:
             raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {values}")
 

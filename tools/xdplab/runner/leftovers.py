@@ -4,7 +4,7 @@
 from collections.abc import Collection
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import link_names, xdp_attachment
+from xdplab.hosts.kernel import link_names
 from xdplab.model import XdplabError
 from xdplab.testbed import Port
 
@@ -16,11 +16,11 @@ def detach_xdp(host: Host, ports: tuple[Port, ...]) -> None:
         XdplabError: a program stays attached.
     """
     for port in ports:
-        if not port.in_kernel or xdp_attachment(host, port.ifname) is None:
+        if not port.in_kernel or host.xdp(port.ifname) is None:
             continue
         for flag in ("xdp", "xdpgeneric"):
             host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
-        attached = xdp_attachment(host, port.ifname)
+        attached = host.xdp(port.ifname)
         if attached is not None:
             raise XdplabError(f"{host.name}: {port.ifname}: XDP program {attached.prog_name} cannot be detached")
 

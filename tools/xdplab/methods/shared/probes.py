@@ -11,7 +11,6 @@ from xdplab.forwarders import Dut
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.hosts import perf_probe
 from xdplab.hosts.bpf import built
-from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.waiting import wait_until
 from xdplab.methods.shared.batches import ProbeRecords
 from xdplab.model import PointFailed, Unsupported
@@ -80,7 +79,7 @@ def attached(dut: Dut, target: ProbeTarget, every: int) -> Iterator[Probes]:
         Unsupported: the program has no probes, or this kernel does not take them.
     """
     program = built("ovsprobe", dut.host)
-    attachment = xdp_attachment(dut.host, target.ifname) if target.ifname else None
+    attachment = dut.host.xdp(target.ifname) if target.ifname else None
     numbers: dict[str, Any] = {
         "--pid": target.pid,
         "--tid": target.tid,

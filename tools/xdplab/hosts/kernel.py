@@ -91,6 +91,22 @@ def _link(host: Host, ifname: str) -> Link:
     return found[ifname]
 
 
+def detach_xdp(host: Host, ifname: str) -> bool:
+    """Take off the XDP program that a killed forwarder left on an interface; whether there was one.
+
+    Raises:
+        XdplabError: it stays attached.
+    """
+    if host.xdp(ifname) is None:
+        return False
+    for flag in ("xdp", "xdpgeneric"):
+        host.run(["ip", "link", "set", "dev", ifname, flag, "off"], check=False)
+    attached = host.xdp(ifname)
+    if attached is not None:
+        raise XdplabError(f"{host.name}: {ifname}: XDP program {attached.prog_name} cannot be detached")
+    return True
+
+
 def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
     """Until the kernel has taken back the queues of AF_XDP sockets that were closed: the next bind must not meet them.
 

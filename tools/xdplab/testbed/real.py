@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
-from xdplab.hosts.kernel import has_carrier
+from xdplab.hosts.kernel import detach_xdp, has_carrier
 from xdplab.hosts.parallel import run_parallel
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
@@ -224,9 +224,7 @@ class HostsTestbed:
         for role in saved:  # before a knob is put back on it
             port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
         for port in self.ports.values():
-            if port.in_kernel and port.host.xdp(port.ifname) is not None:
-                for flag in ("xdp", "xdpgeneric"):
-                    port.host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
+            if port.in_kernel and detach_xdp(port.host, port.ifname):
                 done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
         for name in self.lock.state().get("links", ()):
             if self.dut.exists(f"/sys/class/net/{name}"):

@@ -4,7 +4,7 @@
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -89,6 +89,11 @@ def _link(host: Host, ifname: str) -> Link:
     if ifname not in found:
         raise XdplabError(f"{host.name}: {ifname}: there is no such interface")
     return found[ifname]
+
+
+def ip_batch(host: Host, lines: Iterable[str]) -> None:
+    """Carry out commands of `ip`, up to the first that fails."""
+    host.run(["ip", "-batch", "-"], stdin="".join(f"{line}\n" for line in lines), timeout_s=120.0)
 
 
 def detach_xdp(host: Host, ifname: str) -> bool:
@@ -227,6 +232,12 @@ def kernel_threads(host: Host) -> dict[int, str]:
     return {int(path.split("/")[2]): name for path, _, name in (line.partition(":") for line in lines)}
 
 
+def napi_threads(host: Host, ifnames: Iterable[str]) -> list[int]:
+    """Process ids of the NAPI threads of interfaces, as net/core/dev.c names them."""
+    prefixes = tuple(f"napi/{ifname}-" for ifname in ifnames)
+    return [tid for tid, name in kernel_threads(host).items() if name.startswith(prefixes)]
+
+
 def cpu_list(text: str) -> tuple[int, ...]:
     """`0-2,5` -> (0, 1, 2, 5), the kernel's list format."""
     cpus: list[int] = []
@@ -237,25 +248,25 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class CpuTicks:
-    """Clock ticks of a CPU so far. Where the kernel takes them with its timer they are samples, not sums."""
+class CpuUse:
+    """Of a CPU so far, in whole clock ticks. Where the kernel takes them with its timer they are samples, not sums."""
 
-    softirq: int
+    softirq_ns: int
     #: Taken by the hypervisor.
-    steal: int
+    steal_ns: int
     #: Idle, or taken by the hypervisor.
-    away: int = 0
+    away_ns: int = 0
 
 
-def cpu_ticks(host: Host) -> dict[int, CpuTicks]:
-    """CPU -> its ticks (/proc/stat; proc_stat(5))."""
-    ticks = {}
+def cpu_use(host: Host) -> dict[int, CpuUse]:
+    """By CPU (/proc/stat; proc_stat(5))."""
+    found = {}
     for line in host.read("/proc/stat").splitlines():
         match = re.match(r"cpu(\d+) (.*)", line)
         if match:
-            _, _, _, idle, iowait, _, softirq, steal, *_ = map(int, match.group(2).split())
-            ticks[int(match.group(1))] = CpuTicks(softirq, steal, away=idle + iowait + steal)
-    return ticks
+            _, _, _, idle, iowait, _, softirq, steal, *_ = (int(each) * _TICK_NS for each in match.group(2).split())
+            found[int(match.group(1))] = CpuUse(softirq, steal, away_ns=idle + iowait + steal)
+    return found
 
 
 def net_rx_softirqs(host: Host) -> dict[int, int]:

@@ -39,22 +39,22 @@ def read_link(host: Host, ifname: str) -> dict[str, Any]:
     return link
 
 
+def in_use(ifname: str, link: dict[str, Any]) -> tuple[str, str] | None:
+    """Why somebody seems to need an interface, and the command that frees it; None: it is free."""
+    for each in link.get("addr_info", ()):
+        if each["scope"] != "link":
+            return f"has address {each['local']}/{each['prefixlen']}", f"ip address flush dev {ifname}"
+    return (f"belongs to {link['master']}", f"ip link set {ifname} nomaster") if link.get("master") else None
+
+
 def refuse_if_needed(host: Host, ifname: str, link: dict[str, Any]) -> None:
     """An interface that somebody needs is not taken.
 
     Raises:
         InputError: it has an address, or a master, and whose.
     """
-    addresses = [
-        f"{each['local']}/{each['prefixlen']}" for each in link.get("addr_info", ()) if each["scope"] != "link"
-    ]
-    if addresses:
-        raise InputError(
-            f"{host.name}: {ifname} has address {addresses[0]}: it is in use; "
-            f"`ip address flush dev {ifname}` frees it if it is not"
-        )
-    if link.get("master"):
-        raise InputError(f"{host.name}: {ifname} belongs to {link['master']}; `ip link set {ifname} nomaster` frees it")
+    if used := in_use(ifname, link):
+        raise InputError(f"{host.name}: {ifname} {used[0]}: it is in use; `{used[1]}` frees it if it is not")
 
 
 def features(host: Host, ifname: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from xdplab.hosts import Host, NetnsHost
-from xdplab.hosts.parallel import run_parallel
+from xdplab.hosts.waiting import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.testbed import Port

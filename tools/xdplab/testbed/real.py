@@ -14,8 +14,7 @@ from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
 from xdplab.hosts.kernel import detach_xdp, has_carrier
-from xdplab.hosts.parallel import run_parallel
-from xdplab.hosts.waiting import comes_true
+from xdplab.hosts.waiting import comes_true, run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
 from xdplab.testbed import cards, port_settings

@@ -17,12 +17,11 @@ from typing import Any
 from dev.recording import check_only, embedded_testbed
 from dev.vpp_record import Recorder
 from xdplab.forwarders import Dut, make_forwarder
-from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.vpp.program import find_vpp, installed_version
 from xdplab.forwarders.work import VNI
 from xdplab.hosts import LocalHost
-from xdplab.hosts.kernel import xsk_sockets
+from xdplab.hosts.waiting import wait_until
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -160,7 +159,7 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
     def carry_out() -> None:
         forwarder.start(dut)
         _send(forwarder, testbed, point, workdir)
-        taken["xsk"] = [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
+        taken["xsk"] = [sock for pid in forwarder.pids() for sock in dut.host.xsk_sockets(pid)]
         taken["in_use"] = _in_use(recorder, forwarder, dut)
         if scenario.killed:
             os.kill(forwarder.pids()[0], signal.SIGKILL)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hdrh.histogram import HdrHistogram
 
 from xdplab.model import (
     CpuLayout,
@@ -29,6 +28,7 @@ from xdplab.model import (
     TrialRecord,
     TrialResult,
 )
+from xdplab.model.histogram import histogram_of
 
 #: Settings of the study, each off and on.
 FACTORS = (
@@ -177,7 +177,7 @@ def lognormal(rng: np.random.Generator, mean: float, std: float, samples: int) -
 
 def a_trial(point: Point, repetition: int, latencies_us: np.ndarray) -> TrialRecord:
     """A repetition in which pings took these us."""
-    histogram = HdrHistogram(1, 10_000_000_000, 3)
+    histogram = histogram_of()
     values = np.clip(latencies_us * 1000, 1, 10e9).astype(int)
     for value, times in zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True):
         histogram.record_value(value, times)

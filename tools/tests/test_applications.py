@@ -2,7 +2,6 @@
 """Method `applications` without traffic: what a study may ask, what programs print, which cure is named."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from lab import studies
 from lab.records import latency
 
-from xdplab.hosts.kernel import CpuTicks
+from xdplab.hosts.kernel import CpuUse
 from xdplab.measure import make_method
 from xdplab.measure.distribution import Distribution
 from xdplab.methods.applications import Applications, ApplicationsSpec, diagnosis, price_of, sockperf
@@ -244,10 +243,10 @@ def test_what_no_setting_explains_fails_the_point(monkeypatch: pytest.MonkeyPatc
 
 
 def test_busy_cpus_are_those_that_were_neither_idle_nor_taken() -> None:
-    ticks = os.sysconf("SC_CLK_TCK")
-    before = {cpu: CpuTicks(softirq=0, steal=0, away=100) for cpu in (0, 1, 2)}
+    before = {cpu: CpuUse(softirq_ns=0, steal_ns=0, away_ns=10**9) for cpu in (0, 1, 2)}
     after = {
-        cpu: CpuTicks(softirq=0, steal=0, away=100 + away) for cpu, away in ((0, 0), (1, ticks // 2), (2, 3 * ticks))
+        cpu: CpuUse(softirq_ns=0, steal_ns=0, away_ns=10**9 + away_ns)
+        for cpu, away_ns in ((0, 0), (1, 10**9 // 2), (2, 3 * 10**9))
     }
     assert busy_cpus(before, after, 1.0) == pytest.approx(1.5)
 

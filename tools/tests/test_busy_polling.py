@@ -44,7 +44,7 @@ class Machine(LocalHost):
 
 @pytest.fixture
 def forwarder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.hosts.bpf.bpf_program", lambda name: Path("/bin/true"))
     made = XskForwarder(XskOptions(busy_poll_us=20))
 
     def start(napi: int) -> XskForwarder:

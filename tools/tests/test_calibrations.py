@@ -30,8 +30,8 @@ class Listener(Told):
 def program(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The fake tester says what it is made of, which a test may change; reports are not drawn; nothing is stolen."""
     parts = {"program": "digest"}
-    at_first = calibrations.cpu_ticks(LocalHost())
-    monkeypatch.setattr(calibrations, "cpu_ticks", lambda host: at_first)
+    at_first = calibrations.cpu_use(LocalHost())
+    monkeypatch.setattr(calibrations, "cpu_use", lambda host: at_first)
     monkeypatch.setattr(FakeTester, "identity", lambda self: parts)
     monkeypatch.setattr("xdplab.app.write_report", lambda *_: None)
     return parts
@@ -137,19 +137,19 @@ def test_one_of_a_disturbed_machine_holds_for_its_own_run_only(
     results: Path, monkeypatch: pytest.MonkeyPatch, disturbed: str
 ) -> None:
     real = FakeTester.run
-    taken = iter(range(0, 10**9, 10**6))
+    taken = iter(range(0, 10**16, 10**13))
     with monkeypatch.context() as machine:
         if disturbed == "stall":
             stalled = {"stalled_ns": 10**8, "elapsed_s": 0.5}
             machine.setattr(FakeTester, "run", lambda *args: real(*args).model_copy(update=stalled))
             why = "its sender stalled 20.0% of a trial"
         else:
-            ticks = calibrations.cpu_ticks
+            really = calibrations.cpu_use
 
             def stolen(host: Any) -> dict[int, Any]:
-                return {cpu: type(each)(each.softirq, next(taken)) for cpu, each in ticks(host).items()}
+                return {cpu: type(each)(each.softirq_ns, next(taken)) for cpu, each in really(host).items()}
 
-            machine.setattr(calibrations, "cpu_ticks", stolen)
+            machine.setattr(calibrations, "cpu_use", stolen)
             why = "stolen by the hypervisor"
         _, notes = a_run(results)
         assert any("holds for this run only" in line and why in line for line in notes), notes

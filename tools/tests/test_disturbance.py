@@ -10,7 +10,7 @@ from lab.records import LAYOUT, result, stream
 
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts import LocalHost
-from xdplab.hosts.kernel import CpuTicks, thread_use
+from xdplab.hosts.kernel import CpuUse, thread_use
 from xdplab.model import DisturbanceRule, ForwarderSpec, Path, ThreadUse
 from xdplab.runner.disturbance import Snapshot, Use, between, judge, snapshot
 
@@ -87,16 +87,16 @@ def test_every_reason_is_reported() -> None:
 
 
 def test_use_is_the_difference_of_two_snapshots_of_threads_that_lived_through_both() -> None:
-    ticks = {0: CpuTicks(softirq=7, steal=100), 1: CpuTicks(softirq=7, steal=100)}
-    later = {0: CpuTicks(softirq=57, steal=100, away=30), 1: CpuTicks(softirq=7, steal=140)}
-    before = Snapshot(10.0, ticks, {0: 5}, {7: thread(1.0, 0.5), 8: thread(1.0, 0.0)})
+    first = {0: CpuUse(softirq_ns=7, steal_ns=S), 1: CpuUse(softirq_ns=7, steal_ns=S)}
+    later = {0: CpuUse(S // 2 + 7, S, away_ns=3 * S // 10), 1: CpuUse(softirq_ns=7, steal_ns=S + 4 * S // 10)}
+    before = Snapshot(10.0, first, {0: 5}, {7: thread(1.0, 0.5), 8: thread(1.0, 0.0)})
     after = Snapshot(12.0, later, {0: 9, 1: 3}, {7: thread(2.5, 0.75, switches=10), 9: thread(9.0, 9.0)})
     found = between(before, after)
     (lived,) = found.threads
     assert (lived.ran_ns, lived.run_delay_ns, lived.nonvoluntary_switches) == (1.5 * S, S // 4, 7)
     assert found.steal_share[0] == 0
     assert found.away_s == {0: 0.3, 1: 0}
-    assert found.steal_share[1] == pytest.approx(40 / 100 / 2)  # clock ticks of 10 ms
+    assert found.steal_share[1] == pytest.approx(0.4 / 2)
     assert found.softirq_s == {0: 0.5, 1: 0}
     assert found.softirqs == {0: 4, 1: 0}
 
@@ -165,4 +165,4 @@ def test_no_forwarder_runs_on_the_senders_core_of_another_machine() -> None:
 
 def test_the_machine_that_simulates_a_forwarder_disturbs_nothing() -> None:
     seen = snapshot(make_forwarder(ForwarderSpec(name="fake")), DUT)
-    assert (seen.ticks, seen.softirqs, seen.threads) == ({}, {}, {})
+    assert (seen.cpus, seen.softirqs, seen.threads) == ({}, {}, {})

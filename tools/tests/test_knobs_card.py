@@ -32,6 +32,7 @@ SERVER = {
     f"{CLASS}/napi_defer_hard_irqs": "0",
     f"{CLASS}/gro_flush_timeout": "0",
     f"{CLASS}/threaded": "0",
+    f"{CLASS}/mtu": "1500",
 }
 
 
@@ -74,13 +75,13 @@ SETTINGS: list[tuple[str, Scalar, list[str]]] = [
     ("napi_defer_hard_irqs", 2, ["write", f"{CLASS}/napi_defer_hard_irqs", "2"]),
     ("gro_flush_timeout", 20000, ["write", f"{CLASS}/gro_flush_timeout", "20000"]),
     ("threaded_napi", 1, ["write", f"{CLASS}/threaded", "1"]),
+    ("mtu", 9000, ["write", f"{CLASS}/mtu", "9000"]),
 ]
-#: Needs a process, a kernel thread, hugepages or `ip` of a real machine: `test_root_knobs.py`.
+#: Needs a process, a kernel thread, or hugepages of a real machine: `test_root_knobs.py`.
 ELSEWHERE = {
     "cpu_dma_latency_us",
     "cpu_layout",
     "hugepages_2m",
-    "mtu",
     "coalesce_rx_frames",
     "coalesce_adaptive_tx",
     "irq_suspend_timeout",

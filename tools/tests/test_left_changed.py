@@ -127,7 +127,7 @@ def test_a_damaged_state_file_is_reported_in_one_line(folder: Path, cli: Cli, da
     assert (held(folder), json.loads(path.read_text(encoding="utf-8"))) == (["1", "2"], damaged)
 
 
-FILE = "/sys/class/net/{}/napi_defer_hard_irqs"
+FILE, FILES = "/sys/class/net/{}/{}", ("napi_defer_hard_irqs", "mtu")
 
 
 @pytest.mark.parametrize(
@@ -136,26 +136,16 @@ FILE = "/sys/class/net/{}/napi_defer_hard_irqs"
      ("flow_steering", 3)],
 )  # fmt: skip
 def test_a_port_that_cannot_be_put_back_is_not_in_the_way_of_the_next(knob: str, value: Any) -> None:
-    class Host(Machine):
-        """Of two ports, the first of which is lost when `refuses` names it."""
-
-        mtu = "1500"
-
-        def _answer(self, argv: list[str]) -> tuple[int, str]:
-            if argv[0] != "ip" or self.refuses in argv:
-                return super()._answer(argv)
-            self.mtu = argv[-1] if "set" in argv else self.mtu
-            return 0, json.dumps([{"mtu": int(self.mtu)}])
-
-    host: Any = Host({FILE.format("p0"): "0", FILE.format("p1"): "0"})
+    host: Any = Machine({FILE.format(port, file): "0" for port in ("p0", "p1") for file in FILES})
     ports = tuple(Port(f"b{n}", host, f"p{n}", mac="", mtu=1500) for n in (0, 1))
     context = KnobContext(host, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
     made = make_knob(knob)
     saved = made.read(context)
     made.apply(context, made.check(value))
     assert made.read(context) != saved
-    host.refuses = "p0"
-    del host.files[FILE.format("p0")]
+    host.refuses = "p0"  # it is lost
+    for file in FILES:
+        del host.files[FILE.format("p0", file)]
     with pytest.raises(Unsupported, match="p0"):
         made.restore(context, saved)
     second = KnobContext(host, ports[1:], context.layout, context.cpus)

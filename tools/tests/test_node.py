@@ -126,6 +126,4 @@ def test_a_lasting_port_keeps_its_address() -> None:
         role="a0", host=LocalHost(), ifname="a0", mac="02:00:00:00:00:07", mtu=1500, lasting=True, address="10.0.0.7"
     )
     other = replace(port, role="c0", host=LocalHost())
-    assert (Ends(port, other, (port,)).why_not() or "").startswith(
-        "pipeline openflow needs the embedded testbed"
-    )
+    assert (Ends(port, other, (port,)).why_not() or "").startswith("pipeline openflow needs the embedded testbed")

@@ -5,7 +5,7 @@ import pytest
 from lab.records import point, trial
 
 from xdplab.analysis.runs.overhead import overhead
-from xdplab.forwarders import process
+from xdplab.hosts import waiting
 from xdplab.model import PointFailed, TrialRecord
 
 
@@ -34,8 +34,8 @@ def test_simulated_repetitions_have_no_dead_time() -> None:
 
 def test_what_is_waited_for_is_looked_at_soon_and_then_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(process.time, "sleep", pauses.append)
-    process.wait_until(lambda: len(pauses) == 5, 10.0, "five pauses")
+    monkeypatch.setattr(waiting.time, "sleep", pauses.append)
+    waiting.wait_until(lambda: len(pauses) == 5, 10.0, "five pauses")
     assert pauses == [0.001, 0.002, 0.004, 0.005, 0.005]
     with pytest.raises(PointFailed, match="nothing: timed out after 0 s"):
-        process.wait_until(lambda: False, 0.0, "nothing")
+        waiting.wait_until(lambda: False, 0.0, "nothing")

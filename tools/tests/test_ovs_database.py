@@ -51,7 +51,7 @@ class Answering(OvsHost):
             "database: constraint violation: of b0",
         ),
         ("insert", XdplabError("B: db.sock: it hung up"), "B: db.sock: it hung up"),
-        ("wait", [{"error": "timed out"}], "not configured after 0 s"),
+        ("wait", [{"error": "timed out"}], "its configuration: timed out after 0 s"),
         ("wait", [{"error": "unknown column", "details": "cur_cfg"}], "database: unknown column: cur_cfg"),
     ],
 )

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from xdplab.hosts.parallel import run_parallel
+from xdplab.hosts.waiting import run_parallel
 from xdplab.model import XdplabError
 
 

@@ -13,7 +13,7 @@ from lab import studies
 
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
-from xdplab.forwarders.process import POLL_S
+from xdplab.hosts.waiting import POLL_S
 from xdplab.runner.session import PointSession
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]

@@ -17,7 +17,6 @@ from xdplab.analysis import summarise
 from xdplab.forwarders.xsk.xdpsock import XdpsockOptions
 from xdplab.hosts import LocalHost
 from xdplab.hosts.agent import xsk
-from xdplab.hosts.kernel import xsk_sockets
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, XdplabError
 from xdplab.results import RunFolder
@@ -146,10 +145,10 @@ def test_sockets_of_another_process_are_read_and_given_back() -> None:
     with subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdout.readline() == b"open\n"
-        (found,) = xsk_sockets(LocalHost(), process.pid)
+        (found,) = LocalHost().xsk_sockets(process.pid)
         assert found["statistics"].keys() == set(xsk.STATISTICS)
         before = len(os.listdir("/proc/self/fd"))
-        xsk_sockets(LocalHost(), process.pid)
+        LocalHost().xsk_sockets(process.pid)
         assert len(os.listdir("/proc/self/fd")) == before
     with pytest.raises(XdplabError, match=f"AF_XDP sockets of process {process.pid}: No such process"):
-        xsk_sockets(LocalHost(), process.pid)
+        LocalHost().xsk_sockets(process.pid)

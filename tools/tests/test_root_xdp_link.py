@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
-from xdplab.hosts.kernel import (
-    link_counters,
-    link_mtu,
-    link_names,
-    version_of,
-    wait_for_queues,
-    xdp_attachment,
-)
+from xdplab.hosts.kernel import link_counters, link_mtu, link_names, version_of, wait_for_queues
 from xdplab.model import XdplabError
 from xdplab.tools import bpf_program
 
@@ -61,26 +54,26 @@ def program(host: NetnsHost, log: Path, mode: str) -> Iterator[None]:
 def test_each_change_is_seen(host: NetnsHost, tmp_path: Path) -> None:
     seen = []
     for mode in ("native", "generic", "generic", "native"):
-        assert xdp_attachment(host, "x0") is None
+        assert host.xdp("x0") is None
         with program(host, tmp_path / "log", mode):
-            found = xdp_attachment(host, "x0")
+            found = host.xdp("x0")
             assert found
             assert (found.prog_id, found.prog_name) == xdp_by_ip(host, "x0")
             assert found.mode == mode
             assert found.prog_name
-            assert xdp_attachment(host, "x1") is None
+            assert host.xdp("x1") is None
             seen.append(found.prog_id)
     assert len(set(seen)) == 4
 
 
 def test_an_interface_that_is_not_there_is_named(host: NetnsHost) -> None:
     with pytest.raises(XdplabError, match="B: XDP program of nothere: No such device"):
-        xdp_attachment(host, "nothere")
+        host.xdp("nothere")
     with pytest.raises(XdplabError, match="local: XDP program of nothere: No such device"):
-        xdp_attachment(LocalHost(), "nothere")
+        LocalHost().xdp("nothere")
     with pytest.raises(XdplabError, match="C: XDP program of x0: No such file or directory"):
-        xdp_attachment(NetnsHost("C", "no-such-namespace"), "x0")
-    assert xdp_attachment(LocalHost(), "lo") is None
+        NetnsHost("C", "no-such-namespace").xdp("x0")
+    assert LocalHost().xdp("lo") is None
 
 
 def test_links_and_their_counters_are_those_that_ip_tells(host: NetnsHost) -> None:
@@ -126,7 +119,7 @@ def test_queues_are_waited_for_until_the_kernel_has_them_back(host: NetnsHost, t
 def test_nothing_of_it_starts_a_program(host: NetnsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with program(host, tmp_path / "log", "native"):
         monkeypatch.setattr(subprocess, "Popen", None)
-        found = xdp_attachment(host, "x0")
+        found = host.xdp("x0")
         assert found
         assert found.prog_name
         assert link_counters(host, "x0")

@@ -76,7 +76,7 @@ def test_a_forwarder_that_changes_a_setting_when_it_starts_is_reported() -> None
     made.apply()
     made.after_start("vpp-afxdp")
     host.channels = "8"
-    with pytest.raises(Unsupported, match="vpp-afxdp sets it itself: channels: p0 has combined 8 after 4"):
+    with pytest.raises(Unsupported, match="vpp-afxdp sets it itself: channels: p0 has combined 8 after combined 4"):
         made.after_start("vpp-afxdp")
     made.restore()
 

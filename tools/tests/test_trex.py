@@ -128,7 +128,11 @@ def test_what_its_own_receive_ring_dropped_is_reported() -> None:
 @pytest.mark.parametrize(
     ("stream", "counters", "words"),
     [
-        (PROBES, {"sent": 10, "received": 12, "errors": {"dup": 1}, "hdrh": theirs({})}, "11 frames received of a stream"),
+        (
+            PROBES,
+            {"sent": 10, "received": 12, "errors": {"dup": 1}, "hdrh": theirs({})},
+            "11 frames received of a stream",
+        ),
         (PROBES, {"sent": 10, "received": 9, "errors": {}, "hdrh": None}, "no histogram .* without --hdrh"),
     ],
 )

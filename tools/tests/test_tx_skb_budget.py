@@ -30,8 +30,7 @@ class Kernel(LocalHost):
 
 @pytest.fixture(autouse=True)
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("forwarders.process", "testers.xsk"):
-        monkeypatch.setattr(f"xdplab.{module}.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.hosts.bpf.bpf_program", lambda name: Path("/bin/true"))
 
 
 @pytest.mark.parametrize(

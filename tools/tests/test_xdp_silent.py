@@ -29,7 +29,7 @@ class Machine(LocalHost):
 
 @pytest.mark.parametrize("words", ["", WORDS])
 def test_what_the_program_says_is_in_the_reason(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.hosts.bpf.bpf_program", lambda name: Path("/bin/true"))
     monkeypatch.setattr(XdpForwarder, "silent_s", 0.0)
     monkeypatch.setattr(Machine, "words", words)
     made = XdpForwarder(XdpOptions())

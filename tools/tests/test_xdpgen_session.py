@@ -147,7 +147,7 @@ def test_another_place_has_a_process_of_its_own(lab: Lab) -> None:
         ("list", r"xdpgen: answered '\[1\]', which is no result"),
         ("empty", r"xdpgen: answered '\{\}', which is no result"),
         ("error", "xdpgen: 8 redirects refused"),
-        ("killed", "xdpgen was ended by signal 9: no message"),
+        ("killed", "xdpgen was ended by signal SIGKILL: no message"),
         ("complains", "xdpgen ended with exit code 1: xdpgen: port busy: a0 carries XDP program 7"),
     ],
 )
@@ -166,7 +166,7 @@ def test_one_that_says_nothing_is_ended_when_the_forwarder_has_died_or_it_is_lat
     with pytest.raises(PointFailed, match=r"^ovs-vswitchd was ended by signal SIGSEGV$"):
         lab.trial("silent")
     lab.dead = None
-    monkeypatch.setattr("xdplab.testers.xdpgen._GRACE_S", 0.0)
+    monkeypatch.setattr("xdplab.testers.base._GRACE_S", 0.0)
     with pytest.raises(PointFailed, match=r"^xdpgen: did not end in time"):
         lab.trial("silent")
     assert not any(alive(pid) for pid in lab.started())

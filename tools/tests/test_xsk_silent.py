@@ -10,7 +10,6 @@ import pytest
 from xdplab.forwarders import Dut
 from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
-from xdplab.hosts.kernel import queue_napis
 from xdplab.model import CpuLayout, Path as Way, Unsupported
 
 BUSY: dict[str, Any] = {"busy_poll_us": 20, "prefer_busy_poll": True}
@@ -35,7 +34,7 @@ class Machine(LocalHost):
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr("xdplab.forwarders.process.bpf_program", lambda name: Path("/bin/true"))
+    monkeypatch.setattr("xdplab.hosts.bpf.bpf_program", lambda name: Path("/bin/true"))
 
     def run(napis: dict[str, int | None], mode: str = "native", zero_copy: bool = True, **options: Any) -> None:
         sock = {"ifname": "p0", "queue": 0, "zero_copy": zero_copy, "busy_poll_active": bool(options)}
@@ -77,4 +76,4 @@ def test_a_flag_under_a_generic_program_is_no_proof(start: Any) -> None:
 
 @pytest.mark.root
 def test_this_kernel_is_asked_for_the_napis_of_a_queue() -> None:
-    assert set(queue_napis(LocalHost(), "lo", 0)) == {"rx", "tx"}
+    assert set(LocalHost().queue_napis("lo", 0)) == {"rx", "tx"}

@@ -29,7 +29,8 @@ from xdplab.forwarders.base import (
 from xdplab.forwarders.changes import Change, Changing, Step
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.forwarders.options import Key, arguments
-from xdplab.forwarders.process import InstanceForwarder, Process, how_it_ended
+from xdplab.forwarders.process import InstanceForwarder, Process
+from xdplab.hosts.waiting import how_it_ended
 from xdplab.knobs import Knob, KnobContext
 from xdplab.measure import Column, CountedFigures, Figure, Method, MethodResult, PointFigures, Session, TrialFigures
 from xdplab.measure.comparison import Answer, Comparison

@@ -89,7 +89,7 @@ def testbeds_folder() -> Path:
 
 
 def bpf_program(name: str) -> Path | None:
-    """A program of `bpf/`, or None when it is not built; `not_built` says why.
+    """A program of `bpf/`, or None when it is not built; `build_gap` says why.
 
     It is in `XDPLAB_BPF_DIR`, else in `bpf/build` of the checkout. An installed xdplab builds all of them when one is
     asked for the first time, and keeps them in the cache.
@@ -103,12 +103,6 @@ def bpf_program(name: str) -> Path | None:
 def build_gap() -> tuple[str, str]:
     """Why a program of `bpf/` is not there, and the command that fixes it."""
     return (_builds_itself() and _why_no_build(_build_folder())) or ("not built", "make -C bpf")
-
-
-def not_built(name: str) -> str:
-    """The same of one of them, as a sentence."""
-    why, fix = build_gap()
-    return f"bpf/build/{name} is {why}; `{fix}` fixes it"
 
 
 def program_digest(name: str) -> str:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.xsk.forwarder import XskOptions, XskRole
 from xdplab.hosts import LocalHost
-from xdplab.hosts.kernel import xdp_attachment
+from xdplab.hosts.waiting import wait_until
 from xdplab.knobs import KnobContext
 from xdplab.model import CpuLayout, Path as Way, validated
 from xdplab.model.design import Scalar
@@ -265,7 +264,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
             found[f"{port.ifname} ethtool {flag}"] = HOST.run(["ethtool", flag, port.ifname], check=False).stdout
         for file in _FILES:
             found[f"{port.ifname} {file}"] = HOST.read(f"/sys/class/net/{port.ifname}/{file}")
-        found[f"{port.ifname} XDP"] = str(xdp_attachment(HOST, port.ifname))
+        found[f"{port.ifname} XDP"] = str(HOST.xdp(port.ifname))
     return found
 
 

@@ -19,7 +19,6 @@ from nic.guest.cards import (
     sound_exchange,
 )
 from xdplab.forwarders.base import mode_in_use, mode_name
-from xdplab.hosts.kernel import queue_napis
 from xdplab.model import Unsupported
 
 Fact = Callable[[Pair, str, str], None]
@@ -74,7 +73,7 @@ BUSY: dict[str, Any] = {"busy_poll_us": 20, "busy_poll_budget": 64, "prefer_busy
 
 def test_busy_polling_works_where_a_queue_has_one_napi(igb: Pair, fact: Fact) -> None:
     with applied(igb.context, channels=8, rss_queues=1, napi_defer_hard_irqs=2, gro_flush_timeout=200_000):
-        napis = queue_napis(HOST, igb.right.ifname, 0)
+        napis = HOST.queue_napis(igb.right.ifname, 0)
         assert napis["rx"] == napis["tx"] is not None
         with Calls("napi_busy_loop") as calls:
             got = sound_exchange(igb, bind="zero-copy", **BUSY)
@@ -85,7 +84,7 @@ def test_busy_polling_works_where_a_queue_has_one_napi(igb: Pair, fact: Fact) ->
 
 
 def test_busy_polling_that_sends_nothing_is_detected(either: Pair, fact: Fact) -> None:
-    napis = queue_napis(HOST, either.left.ifname, 0)
+    napis = HOST.queue_napis(either.left.ifname, 0)
     assert napis["rx"] is not None
     assert napis["tx"] != napis["rx"]
     got = exchange(either, options={"bind": "zero-copy", **BUSY})

@@ -4,8 +4,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hdrh.histogram import HdrHistogram
-
 from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.measure import RepetitionFigures
 from xdplab.model import (
@@ -24,6 +22,7 @@ from xdplab.model import (
     TrialRecord,
     TrialResult,
 )
+from xdplab.model.histogram import histogram_of
 from xdplab.stats.contamination import AFTERMATH
 
 LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
@@ -31,7 +30,7 @@ LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
 
 def encoded(values_ns: Iterable[int]) -> str:
     """Values as the base64 histogram of a record."""
-    histogram = HdrHistogram(1, 10_000_000_000, 3)
+    histogram = histogram_of()
     for value in values_ns:
         histogram.record_value(value)
     return str(histogram.encode().decode())

@@ -5,13 +5,11 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from hdrh.histogram import HdrHistogram
-
 from xdplab import app
 from xdplab.analysis.words import interval_text
 from xdplab.cli.tables import columns
 from xdplab.measure.measured import Spread
-from xdplab.model import InputError, Model, StreamResult, StreamSpec, TestbedSpec, TrialResult, TrialSpec
+from xdplab.model import InputError, Model, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.runner import interruptible, recover
 from xdplab.stats.interval import Interval, ratio_interval
 from xdplab.testbed import open_testbed
@@ -123,16 +121,12 @@ def _run(context: TesterContext, pps: float | None, duration_s: float, sender: s
 
 def _paced(pps: float, results: Sequence[TrialResult]) -> Paced:
     streams = [result.streams[0] for result in results]
+    latencies = [stream.latency for stream in streams if stream.latency]
     return Paced(
         pps=pps,
         on_schedule_ratio=Spread.of([(stream.on_schedule or 0) / max(stream.sent, 1) for stream in streams]),
         rate_error_ratio=Spread.of([abs(stream.achieved_pps - pps) / pps for stream in streams]),
         stalled_ratio=Spread.of([result.stalled_ns / 1e9 / result.elapsed_s for result in results]),
-        p50_ns=Spread.of([_percentile(stream, 50) for stream in streams]),
-        p99_ns=Spread.of([_percentile(stream, 99) for stream in streams]),
+        p50_ns=Spread.of([latency.percentile_ns(50) for latency in latencies]),
+        p99_ns=Spread.of([latency.percentile_ns(99) for latency in latencies]),
     )
-
-
-def _percentile(stream: StreamResult, percent: float) -> float:
-    assert stream.latency is not None
-    return float(HdrHistogram.decode(stream.latency.hdr).get_value_at_percentile(percent))

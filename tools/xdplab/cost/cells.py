@@ -15,9 +15,10 @@ from xdplab.forwarders.ovs.builds import missing
 from xdplab.forwarders.ovs.pipelines import FLOWS, rules
 from xdplab.forwarders.registry import make_forwarder, plain_name
 from xdplab.hosts import LocalHost
+from xdplab.hosts.bpf import built
 from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as PortsPath, Unsupported, validated
 from xdplab.testbed import Port
-from xdplab.tools import bpf_program, not_built, setup_command
+from xdplab.tools import setup_command
 
 #: Modules by kernel that a guest loads; what they depend on comes by itself.
 KERNELS: dict[str, tuple[str, ...]] = {
@@ -125,10 +126,7 @@ def program_here(name: str) -> str:
 
 
 def _own(name: str) -> dict[str, str]:
-    path = bpf_program(name)
-    if path is None:
-        raise Unsupported(not_built(name))
-    return {str(path): f"usr/bin/{name}"}
+    return {built(name, LocalHost()): f"usr/bin/{name}"}
 
 
 def _xdp(asked: Any, driver: Driver) -> InGuest:

@@ -12,8 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from xdplab.hosts import Host, NetnsHost
-from xdplab.hosts.kernel import xdp_attachment, xsk_sockets
-from xdplab.hosts.parallel import run_parallel
+from xdplab.hosts.waiting import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.testbed import Port
@@ -288,7 +287,7 @@ def no_role(forwarder: Forwarder[Any], role: Role) -> InputError:
 def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
     """What the kernel says: XDP attach mode per port and every AF_XDP socket, next to the program's own words."""
     ports = [port for port in dut.ports if port.in_kernel]
-    *attached, mode = run_parallel(*(partial(xdp_attachment, dut.host, port.ifname) for port in ports), forwarder.mode)
+    *attached, mode = run_parallel(*(partial(dut.host.xdp, port.ifname) for port in ports), forwarder.mode)
     xdp = {
         port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}
         for port, one in zip(ports, attached, strict=True)
@@ -298,7 +297,7 @@ def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
 
 def sockets_in_use(forwarder: Forwarder[Any], dut: Dut) -> list[dict[str, Any]]:
     """What the kernel says of every AF_XDP socket of a forwarder, with its statistics as of now."""
-    return [sock for pid in forwarder.pids() for sock in xsk_sockets(dut.host, pid)]
+    return [sock for pid in forwarder.pids() for sock in dut.host.xsk_sockets(pid)]
 
 
 def mode_name(mode: Mapping[str, Any]) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import EventProcess, built, how_it_ended, why_not_built
+from xdplab.forwarders.process import EventProcess
 from xdplab.hosts import Host, NetnsHost, Running
-from xdplab.hosts.kernel import link_mtu, offloads_off
+from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.kernel import ip_batch, link_mtu, offloads_off
+from xdplab.hosts.waiting import how_it_ended
 from xdplab.testbed import Port
 
 #: In which containers are on veth pairs.
@@ -127,4 +129,4 @@ def join(pod: Host, names: Sequence[str]) -> None:
     lines = [f"link add {_INSIDE} type bridge mcast_snooping 0"]
     for name in names:
         lines += [f"link set {name} master {_INSIDE} up", f"link set {name} type bridge_slave learning off"]
-    pod.run(["ip", "-batch", "-"], stdin="\n".join([*lines, f"link set {_INSIDE} up"]) + "\n")
+    ip_batch(pod, [*lines, f"link set {_INSIDE} up"])

@@ -1,63 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs between a forwarder's start and its stop; waiting for a condition, reading output, saying how it ended."""
+"""What runs between a forwarder's start and its stop."""
 
 import hashlib
 import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder, OptionsT
-from xdplab.hosts import Host, Running
-from xdplab.hosts.kernel import link_counters, xdp_attachment, xsk_sockets
-from xdplab.model import PointFailed, Unsupported
-from xdplab.tools import bpf_program, not_built
-
-POLL_S = 0.005
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Poll `condition` until it holds: after a millisecond, then ever later, up to every `POLL_S`.
-
-    Raises:
-        PointFailed: it does not hold after `timeout_s`; `what` says for what was waited.
-    """
-    deadline = time.monotonic() + timeout_s
-    pause_s = 0.001  # most of what is waited for takes less than `POLL_S`, and is asked often
-    while not condition():
-        if time.monotonic() > deadline:
-            raise PointFailed(f"{what}: timed out after {timeout_s:g} s")
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, POLL_S)
-
-
-def how_it_ended(name: str, process: Running) -> str | None:
-    """None while it runs, else a sentence."""
-    code = process.poll()
-    if code is None:
-        return None
-    if code < 0:
-        return f"{name} was ended by signal {signal.Signals(-code).name}"
-    return f"{name} ended with exit code {code}"
-
-
-def why_not_built(name: str) -> str | None:
-    """None, or why a program of `bpf/` is not there and what builds it."""
-    return None if bpf_program(name) else not_built(name)
-
-
-def built(name: str, host: Host) -> str:
-    """Path of a program of `bpf/` on a host.
-
-    Raises:
-        Unsupported: it is not built.
-    """
-    program = bpf_program(name)
-    if program is None:
-        raise Unsupported(not_built(name))
-    return host.program(program)
+from xdplab.hosts import Running
+from xdplab.hosts.kernel import link_counters
+from xdplab.hosts.waiting import how_it_ended, wait_until
+from xdplab.model import PointFailed
 
 
 def by_hash(path: Path) -> str:
@@ -68,7 +23,9 @@ def by_hash(path: Path) -> str:
 class Instance:
     """What runs between a forwarder's start and its stop; here what the kernel does by itself, without a process."""
 
-    def __init__(self, dut: Dut) -> None:
+    def __init__(self, name: str, dut: Dut) -> None:
+        """`name`: of the forwarder, for messages."""
+        self.name = name
         self.dut = dut
 
     @property
@@ -86,6 +43,25 @@ class Instance:
 
     def stop(self) -> None:
         """End it and remove what it made; safe after a crash."""
+
+    def until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        """Waits for a condition.
+
+        Raises:
+            PointFailed: it ended, or the condition does not hold after `timeout_s`.
+        """
+
+        def holds() -> bool:
+            self.check_alive()
+            return condition()
+
+        wait_until(holds, timeout_s, f"{self.name}: {what}")
+
+    def check_alive(self) -> None:
+        """Raises PointFailed when it ended, with its last words."""
+        ended = self.ended()
+        if ended:
+            raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
 
     def link_counters(self) -> dict[str, Any]:
         """Interface counters of its ports."""
@@ -140,8 +116,7 @@ class Process(Instance):
 
     def __init__(self, name: str, program: str, dut: Dut, running: Running, grace_s: float = 3.0) -> None:
         """Args: `name` of the forwarder and of its `program`, for messages; `grace_s`: how long it may take to end."""
-        super().__init__(dut)
-        self.name = name
+        super().__init__(name, dut)
         self.program = program
         self.running = running
         self._grace_s = grace_s
@@ -163,26 +138,11 @@ class Process(Instance):
         """SIGTERM: it takes back what it has attached."""
         self.running.stop(self._grace_s)
 
-    def until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Waits for a condition.
-
-        Raises:
-            PointFailed: it ended, or the condition does not hold after `timeout_s`.
-        """
-
-        def holds() -> bool:
-            ended = self.ended()
-            if ended:
-                raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
-            return condition()
-
-        wait_until(holds, timeout_s, f"{self.name}: {what}")
-
     def until_socket(self, timeout_s: float) -> None:
         """Until its port has an XDP program and it has a socket there: no frame that comes proves it."""
         host, ifname = self.dut.host, self.dut.ports[0].ifname
         self.until(
-            lambda: xdp_attachment(host, ifname) is not None and any(xsk_sockets(host, pid) for pid in self.pids),
+            lambda: host.xdp(ifname) is not None and any(host.xsk_sockets(pid) for pid in self.pids),
             timeout_s,
             f"an AF_XDP socket on {ifname}",
         )

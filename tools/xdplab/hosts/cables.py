@@ -3,7 +3,6 @@
 
 import json
 import secrets
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 from xdplab.hosts.base import Running
 from xdplab.hosts.ssh import SshHost
+from xdplab.hosts.waiting import said_something
 from xdplab.model import XdplabError
 
 _PROBE = Path(__file__).with_name("cable_probe.py")
@@ -29,7 +29,10 @@ def probe_cables(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[L
     with ExitStack() as stack:
         listeners = {name: _listen(host, [ifname for at, ifname in ends.values() if at is host], stack)
                      for name, host in hosts.items()}  # fmt: skip
-        _wait_until_ready(hosts, listeners)
+        for name, (output, process) in listeners.items():
+            if not said_something(hosts[name], output, process, _START_S):
+                report = " | ".join(process.log_tail(2))
+                raise XdplabError(f"{name}: cables: a listener does not start: {report or 'no message'}")
         tag = secrets.token_hex(4)
         labels = list(ends)
         for number, label in enumerate(labels):
@@ -54,13 +57,3 @@ def _listen(host: SshHost, ifnames: list[str], stack: ExitStack) -> tuple[Path, 
     process = host.start(argv, log=host.folder / "cables.log", stdout=output)
     stack.callback(process.stop)
     return output, process
-
-
-def _wait_until_ready(hosts: Mapping[str, SshHost], listeners: Mapping[str, tuple[Path, Running]]) -> None:
-    deadline = time.monotonic() + _START_S
-    for name, (output, process) in listeners.items():
-        while not (hosts[name].exists(output) and hosts[name].read(str(output))):
-            if time.monotonic() > deadline or process.poll() is not None:
-                report = " | ".join(process.log_tail(2))
-                raise XdplabError(f"{name}: cables: a listener does not start: {report or 'no message'}")
-            time.sleep(0.05)

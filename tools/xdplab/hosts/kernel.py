@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions to a host's kernel that several layers ask: threads, steal time, XDP attachments, AF_XDP sockets."""
+"""Questions to a host's kernel that several layers ask: interfaces, drivers, threads, CPU time."""
 
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from xdplab.hosts.agent.netlink import Link, XdpAttachment
+from xdplab.hosts.agent.netlink import Link
 from xdplab.hosts.base import Host
-from xdplab.model import ThreadUse, XdplabError
+from xdplab.hosts.waiting import comes_true
+from xdplab.model import LinkLost, ThreadUse, XdplabError
 
 #: Of proc_pid_stat(5).
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -50,9 +51,14 @@ def version_of(release: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", release)[:2]))
 
 
-def xdp_attachment(host: Host, ifname: str) -> XdpAttachment | None:
-    """What XDP program an interface carries; None when it carries none."""
-    return host.xdp(ifname)
+def has_carrier(host: Host, ifname: str) -> bool:
+    """Whether an interface is up and has a link."""
+    try:
+        return host.read(f"/sys/class/net/{ifname}/carrier") == "1"
+    except LinkLost:
+        raise
+    except XdplabError:  # it is down
+        return False
 
 
 def link_names(host: Host) -> frozenset[str]:
@@ -85,9 +91,25 @@ def _link(host: Host, ifname: str) -> Link:
     return found[ifname]
 
 
-def xsk_sockets(host: Host, pid: int) -> list[dict[str, Any]]:
-    """The AF_XDP sockets of process `pid` with their read-back; see `hosts.agent.xsk`."""
-    return host.xsk_sockets(pid)
+def ip_batch(host: Host, lines: Iterable[str]) -> None:
+    """Carry out commands of `ip`, up to the first that fails."""
+    host.run(["ip", "-batch", "-"], stdin="".join(f"{line}\n" for line in lines), timeout_s=120.0)
+
+
+def detach_xdp(host: Host, ifname: str) -> bool:
+    """Take off the XDP program that a killed forwarder left on an interface; whether there was one.
+
+    Raises:
+        XdplabError: it stays attached.
+    """
+    if host.xdp(ifname) is None:
+        return False
+    for flag in ("xdp", "xdpgeneric"):
+        host.run(["ip", "link", "set", "dev", ifname, flag, "off"], check=False)
+    attached = host.xdp(ifname)
+    if attached is not None:
+        raise XdplabError(f"{host.name}: {ifname}: XDP program {attached.prog_name} cannot be detached")
+    return True
 
 
 def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
@@ -96,13 +118,10 @@ def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
     It does so some 25 ms after the close (6.18). Where it does not tell, this waits twice as long; where a socket of
     somebody else stays, it ends after a second.
     """
-    deadline = time.monotonic() + 1.0
-    while held := host.held_queues(list(ifnames)):
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.002)
-    if held is None:
+    if host.held_queues(list(ifnames)) is None:
         time.sleep(_QUEUE_RELEASE_S)
+    else:
+        comes_true(lambda: not host.held_queues(list(ifnames)), 1.0)
 
 
 def driver_facts(host: Host, ifname: str) -> dict[str, str]:
@@ -171,22 +190,6 @@ def why_no_tap(host: Host) -> str | None:
     return f"{TUN} cannot be opened ({done.complaint.rpartition(': ')[2]})"
 
 
-def queue_napis(host: Host, ifname: str, queue: int) -> dict[str, int | None]:
-    """`rx`, `tx` -> id of the NAPI that serves this queue; None where the kernel or the driver does not tell."""
-    return host.queue_napis(ifname, queue)
-
-
-def suspend_timeouts(host: Host, ifname: str, wanted_ns: Sequence[int] = ()) -> list[int] | None:
-    """irq-suspend-timeout (ns) of each NAPI of an interface, after setting them to `wanted_ns` when it is given.
-
-    None where kernel or driver has none. Source: Documentation/networking/napi.rst, "IRQ suspension" (kernel 6.13).
-
-    Raises:
-        XdplabError: the kernel refused a value.
-    """
-    return host.suspend_timeouts(ifname, list(wanted_ns))
-
-
 def thread_use(host: Host, pid: int, tid: int) -> ThreadUse:
     """Scheduler facts of one thread: CPU time and its halves, time waiting for a CPU, involuntary switches, affinity.
 
@@ -229,6 +232,12 @@ def kernel_threads(host: Host) -> dict[int, str]:
     return {int(path.split("/")[2]): name for path, _, name in (line.partition(":") for line in lines)}
 
 
+def napi_threads(host: Host, ifnames: Iterable[str]) -> list[int]:
+    """Process ids of the NAPI threads of interfaces, as net/core/dev.c names them."""
+    prefixes = tuple(f"napi/{ifname}-" for ifname in ifnames)
+    return [tid for tid, name in kernel_threads(host).items() if name.startswith(prefixes)]
+
+
 def cpu_list(text: str) -> tuple[int, ...]:
     """`0-2,5` -> (0, 1, 2, 5), the kernel's list format."""
     cpus: list[int] = []
@@ -239,25 +248,25 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class CpuTicks:
-    """Clock ticks of a CPU so far. Where the kernel takes them with its timer they are samples, not sums."""
+class CpuUse:
+    """Of a CPU so far, in whole clock ticks. Where the kernel takes them with its timer they are samples, not sums."""
 
-    softirq: int
+    softirq_ns: int
     #: Taken by the hypervisor.
-    steal: int
+    steal_ns: int
     #: Idle, or taken by the hypervisor.
-    away: int = 0
+    away_ns: int = 0
 
 
-def cpu_ticks(host: Host) -> dict[int, CpuTicks]:
-    """CPU -> its ticks (/proc/stat; proc_stat(5))."""
-    ticks = {}
+def cpu_use(host: Host) -> dict[int, CpuUse]:
+    """By CPU (/proc/stat; proc_stat(5))."""
+    found = {}
     for line in host.read("/proc/stat").splitlines():
         match = re.match(r"cpu(\d+) (.*)", line)
         if match:
-            _, _, _, idle, iowait, _, softirq, steal, *_ = map(int, match.group(2).split())
-            ticks[int(match.group(1))] = CpuTicks(softirq, steal, away=idle + iowait + steal)
-    return ticks
+            _, _, _, idle, iowait, _, softirq, steal, *_ = (int(each) * _TICK_NS for each in match.group(2).split())
+            found[int(match.group(1))] = CpuUse(softirq, steal, away_ns=idle + iowait + steal)
+    return found
 
 
 def net_rx_softirqs(host: Host) -> dict[int, int]:

@@ -2,6 +2,7 @@
 """What a knob is: read, apply, verify, restore, describe, and a reason when this machine has not got it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -88,6 +89,22 @@ class Knob(ABC):
 class EachKnob(Knob):
     """A knob of several ports, or files: `read` gives what each of them has, by name."""
 
+    def names(self, context: KnobContext) -> Iterable[str]:
+        """The forwarder's ports, where a knob does not name others."""
+        return [port.ifname for port in context.ports]
+
+    def place(self, context: KnobContext) -> Host:
+        """Where they are."""
+        return context.host
+
+    @abstractmethod
+    def present(self, host: Host, name: str) -> Any:
+        """What one of them has, in a form that JSON keeps."""
+
+    def read(self, context: KnobContext) -> dict[str, Any]:
+        """Name -> what it has."""
+        return {name: self.present(self.place(context), name) for name in self.names(context)}
+
     @abstractmethod
     def restore_one(self, context: KnobContext, name: str, before: Any) -> None:
         """Put one back and verify it.
@@ -112,6 +129,41 @@ class EachKnob(Knob):
             raise Unsupported("; ".join(reasons))
 
 
+class ValueKnob(EachKnob):
+    """One of which each port, or file, has a value of its own, which is written as it is read."""
+
+    @abstractmethod
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """Give one a value, in the terms of `present`; only where it has another one: some drivers refuse that."""
+
+    def wanted(self, name: str, present: Any, value: Scalar) -> Any:
+        """What one must have under a value of the study, in the terms of `present`."""
+        return str(value)
+
+    def apply(self, context: KnobContext, value: Scalar) -> None:
+        """Set each."""
+        for name, present in self.read(context).items():
+            wanted = self.wanted(name, present, value)
+            if present != wanted:
+                self.write(self.place(context), name, wanted)
+
+    def verify(self, context: KnobContext, value: Scalar) -> None:
+        """Ask each."""
+        for name, present in self.read(context).items():
+            wanted = self.wanted(name, present, value)
+            if present != wanted:
+                raise Unsupported(f"{self.name}: {name} has {present} after {wanted} was set")
+
+    def restore_one(self, context: KnobContext, name: str, before: Any) -> None:
+        """Set what was there."""
+        host = self.place(context)
+        if self.present(host, name) != before:
+            self.write(host, name, before)
+        present = self.present(host, name)
+        if present != before:
+            raise Unsupported(f"{self.name}: {name} has {present} and could not be set back to {before}")
+
+
 def whole_number(name: str, value: Scalar, low: int, high: int) -> int:
     """`value` as an integer between `low` and `high`.
 
@@ -127,7 +179,7 @@ def whole_number(name: str, value: Scalar, low: int, high: int) -> int:
     return number
 
 
-class PortFileKnob(EachKnob):
+class PortFileKnob(ValueKnob):
     """A number in /sys/class/net/PORT/FILE, the same for all ports of the forwarder."""
 
     file: ClassVar[str]
@@ -138,27 +190,13 @@ class PortFileKnob(EachKnob):
         """A whole number within the file's range."""
         return whole_number(self.name, value, self.low, self.high)
 
-    def read(self, context: KnobContext) -> dict[str, str]:
-        """Interface name -> value."""
-        return {port.ifname: context.host.read(self._path(port.ifname)) for port in context.ports}
+    def present(self, host: Host, name: str) -> str:
+        """What it holds."""
+        return host.read(self._path(name))
 
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Write the file of each port."""
-        for port in context.ports:
-            context.host.write(self._path(port.ifname), str(value))
-
-    def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Read them back."""
-        for ifname, present in self.read(context).items():
-            if present != str(value):
-                raise Unsupported(f"{self.name}: {ifname} holds {present} after writing {value}")
-
-    def restore_one(self, context: KnobContext, ifname: str, value: Any) -> None:
-        """Write back what was there."""
-        context.host.write(self._path(ifname), value)
-        present = context.host.read(self._path(ifname))
-        if present != value:
-            raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {value}")
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """Write it."""
+        host.write(self._path(name), value)
 
     def _path(self, ifname: str) -> str:
         return f"/sys/class/net/{ifname}/{self.file}"

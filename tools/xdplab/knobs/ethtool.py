@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What knobs that go through ethtool share: asking, the reason when a driver has not got it, setting, putting back.
+"""What knobs that go through ethtool share: asking, the reason when a driver has not got it, setting.
 
-Values are text as ethtool prints them. A value that a port has already is not set again: some drivers refuse that.
+Values are text as ethtool prints them.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver as driver
-from xdplab.knobs.base import EachKnob, KnobContext, whole_number
+from xdplab.knobs.base import KnobContext, ValueKnob, whole_number
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
 from xdplab.testbed import Port
@@ -25,7 +25,7 @@ def shown(host: Host, flag: str, ifname: str) -> str:
     return "" if done.returncode else done.stdout
 
 
-class EthtoolKnob(EachKnob):
+class EthtoolKnob(ValueKnob):
     """A setting of each port of the forwarder."""
 
     #: What it is called in reasons, e.g. "interrupt coalescing".
@@ -43,10 +43,6 @@ class EthtoolKnob(EachKnob):
         """Why a value is out of the driver's range; None when it is not."""
         return None
 
-    def text(self, value: Scalar) -> str:
-        """A value of the study as ethtool prints it."""
-        return str(value)
-
     def supported(self, context: KnobContext, value: Scalar) -> str | None:
         """The driver of each port must have it, and take the value."""
         for port in context.ports:
@@ -59,33 +55,10 @@ class EthtoolKnob(EachKnob):
                 return f"{self.name}: {driver(context.host, port.ifname)}: {reason}"
         return None
 
-    def read(self, context: KnobContext) -> dict[str, str]:
-        """Interface name -> value."""
-        return {port.ifname: self.present(context.host, port.ifname) for port in context.ports}
-
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Set each port."""
-        for port in context.ports:
-            self._set(context.host, port.ifname, self.text(value))
-
-    def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Ask each port."""
-        for ifname, present in self.read(context).items():
-            if present != self.text(value):
-                raise Unsupported(f"{self.name}: {ifname} has {present} after {self.text(value)} was set")
-
-    def restore_one(self, context: KnobContext, ifname: str, value: Any) -> None:
-        """Set what was there."""
-        self._set(context.host, ifname, value)
-        present = self.present(context.host, ifname)
-        if present != value:
-            raise Unsupported(f"{self.name}: {ifname} has {present} and could not be set back to {value}")
-
-    def _set(self, host: Host, ifname: str, value: str) -> None:
-        if self.present(host, ifname) == value:
-            return
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """By ethtool."""
         try:
-            host.run(["ethtool", *self.arguments(ifname, value)])
+            host.run(["ethtool", *self.arguments(name, value)])
         except XdplabError as exc:
             raise Unsupported(f"{self.name}: {exc}") from None
 
@@ -128,7 +101,7 @@ class SwitchKnob(EthtoolKnob):
         """`true`, `false`, 1, 0, on, off."""
         return switch(self.name, value)
 
-    def text(self, value: Scalar) -> str:
+    def wanted(self, name: str, present: str, value: Scalar) -> str:
         """As ethtool prints it."""
         return "on" if value else "off"
 

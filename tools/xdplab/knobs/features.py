@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Offloads, private flags and MTU of the forwarder's ports."""
 
-import json
 import re
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import EachKnob, KnobContext, whole_number
+from xdplab.knobs.base import KnobContext, PortFileKnob, ValueKnob
 from xdplab.knobs.ethtool import ABSENT, SwitchKnob, driver, shown
-from xdplab.model import InputError, Unsupported
+from xdplab.model import InputError
 from xdplab.model.design import Scalar
 
 
@@ -27,12 +26,9 @@ class _Offload(SwitchKnob):
     def limit(self, host: Host, ifname: str, value: Scalar) -> str | None:
         """What is fixed stays as it is."""
         found = self._line(host, ifname)
-        fixed = found is not None and found.group(2) == "fixed"
-        return (
-            f"{self.feature} is fixed to {found.group(1)}"
-            if found and fixed and found.group(1) != self.text(value)
-            else None
-        )
+        if found and found.group(2) == "fixed" and found.group(1) != self.wanted(ifname, found.group(1), value):
+            return f"{self.feature} is fixed to {found.group(1)}"
+        return None
 
     def arguments(self, ifname: str, value: str) -> list[str]:
         """`-K PORT gro on`."""
@@ -58,7 +54,7 @@ OffloadRxVlan = _Offload.called("offload_rx_vlan", feature="rx-vlan-offload", sh
 Ntuple = _Offload.called("ntuple", feature="ntuple-filters", short="ntuple")
 
 
-class PrivateFlag(EachKnob):
+class PrivateFlag(ValueKnob):
     """A driver's own flag: `legacy-rx=on`, `rx_striding_rq=off`."""
 
     name: ClassVar[str] = "private_flag"
@@ -73,74 +69,28 @@ class PrivateFlag(EachKnob):
         """The driver of each port must have that flag."""
         flag = str(value).partition("=")[0]
         for port in context.ports:
-            flags = self._flags(context.host, port.ifname)
+            flags = self.present(context.host, port.ifname)
             if flag not in flags:
                 there = ", ".join(flags) or "none"
                 name = driver(context.host, port.ifname)
                 return f"{self.name}: the {name} driver has no private flag {flag} (it has {there})"
         return None
 
-    def read(self, context: KnobContext) -> dict[str, dict[str, str]]:
-        """Interface name -> flag -> state."""
-        return {port.ifname: self._flags(context.host, port.ifname) for port in context.ports}
+    def present(self, host: Host, name: str) -> dict[str, str]:
+        """Flag -> state."""
+        return dict(re.findall(r"^(\S+)\s*: (on|off)$", shown(host, "--show-priv-flags", name), re.MULTILINE))
 
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Set it on each port."""
+    def wanted(self, name: str, present: dict[str, str], value: Scalar) -> dict[str, str]:
+        """The same with this one."""
         flag, _, state = str(value).partition("=")
-        for port in context.ports:
-            context.host.run(["ethtool", "--set-priv-flags", port.ifname, flag, state])
+        return {**present, flag: state}
 
-    def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Ask each port."""
-        flag, _, state = str(value).partition("=")
-        for ifname, flags in self.read(context).items():
-            if flags.get(flag) != state:
-                raise Unsupported(f"{self.name}: {ifname} has {flag}={flags.get(flag)} after {value} was set")
-
-    def restore_one(self, context: KnobContext, ifname: str, flags: Any) -> None:
-        """Set those back that differ."""
-        for flag, state in self._flags(context.host, ifname).items():
-            if flags.get(flag, state) != state:
-                context.host.run(["ethtool", "--set-priv-flags", ifname, flag, flags[flag]])
-        if self._flags(context.host, ifname) != flags:
-            raise Unsupported(f"{self.name}: the flags of {ifname} could not be set back to {flags}")
-
-    @staticmethod
-    def _flags(host: Host, ifname: str) -> dict[str, str]:
-        return dict(re.findall(r"^(\S+)\s*: (on|off)$", shown(host, "--show-priv-flags", ifname), re.MULTILINE))
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """Set those that differ."""
+        for flag, state in self.present(host, name).items():
+            if value.get(flag, state) != state:
+                host.run(["ethtool", "--set-priv-flags", name, flag, value[flag]])
 
 
-class Mtu(EachKnob):
-    """Largest packet of the forwarder's ports; native XDP without multi-buffer limits it (veth: 3506 bytes)."""
-
-    name: ClassVar[str] = "mtu"
-
-    def check(self, value: Scalar) -> int:
-        """Between the smallest of IPv4 and the largest of any card."""
-        return whole_number(self.name, value, 576, 9000)
-
-    def read(self, context: KnobContext) -> dict[str, int]:
-        """Interface name -> MTU."""
-        return {port.ifname: self._mtu(context.host, port.ifname) for port in context.ports}
-
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Set each port."""
-        for port in context.ports:
-            context.host.run(["ip", "link", "set", "dev", port.ifname, "mtu", str(value)])
-
-    def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Ask each port."""
-        for ifname, present in self.read(context).items():
-            if present != value:
-                raise Unsupported(f"{self.name}: {ifname} has {present} after {value} was set")
-
-    def restore_one(self, context: KnobContext, ifname: str, value: Any) -> None:
-        """Set what was there."""
-        context.host.run(["ip", "link", "set", "dev", ifname, "mtu", str(value)])
-        if self._mtu(context.host, ifname) != value:
-            raise Unsupported(f"{self.name}: {ifname} could not be set back to {value}")
-
-    @staticmethod
-    def _mtu(host: Host, ifname: str) -> int:
-        (link,) = json.loads(host.run(["ip", "-json", "link", "show", "dev", ifname]).stdout)
-        return int(link["mtu"])
+#: Largest packet of the forwarder's ports; native XDP without multi-buffer limits it (veth: 3506 bytes).
+Mtu = PortFileKnob.called("mtu", file="mtu", low=576, high=9000)

@@ -2,7 +2,6 @@
 """Which CPU serves a card's interrupts: the forwarder's, or one apart from it."""
 
 import re
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
@@ -11,6 +10,8 @@ from xdplab.knobs.base import EachKnob, KnobContext
 from xdplab.knobs.ethtool import driver, first_missing
 from xdplab.model import CpuLayout, InputError, Unsupported
 from xdplab.model.design import Scalar
+
+_FILE = "/proc/irq/{}/smp_affinity_list"
 
 
 class IrqCpu(EachKnob):
@@ -45,14 +46,18 @@ class IrqCpu(EachKnob):
         """NAPI runs where the interrupt does."""
         return context.layout.model_copy(update={"dut_napi": self._cpu(context, value)})
 
-    def read(self, context: KnobContext) -> dict[str, str]:
-        """Interrupt -> CPUs that may serve it."""
-        return {irq: context.host.read(path) for irq, path in self._files(context)}
+    def names(self, context: KnobContext) -> list[str]:
+        """All interrupts of the ports."""
+        return [irq for port in context.ports for irq in self._interrupts(context.host, port.ifname)]
+
+    def present(self, host: Host, irq: str) -> str:
+        """CPUs that may serve it."""
+        return host.read(_FILE.format(irq))
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Bind all interrupts of the ports."""
-        for _, path in self._files(context):
-            context.host.write(path, str(self._cpu(context, value)))
+        """Bind them."""
+        for irq in self.names(context):
+            context.host.write(_FILE.format(irq), str(self._cpu(context, value)))
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """Ask for the mask; a daemon such as irqbalance may have moved it already."""
@@ -62,8 +67,8 @@ class IrqCpu(EachKnob):
 
     def restore_one(self, context: KnobContext, irq: str, cpus: Any) -> None:
         """Put the masks back."""
-        context.host.write(f"/proc/irq/{irq}/smp_affinity_list", cpus)
-        present = context.host.read(f"/proc/irq/{irq}/smp_affinity_list")
+        context.host.write(_FILE.format(irq), cpus)
+        present = self.present(context.host, irq)
         if cpu_list(present) != cpu_list(cpus):
             raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {present} and could not be put back to {cpus}")
 
@@ -75,11 +80,6 @@ class IrqCpu(EachKnob):
             taken = (*context.layout.tx_cpus, context.layout.forwarder)
             return next((cpu for cpu in context.cpus if cpu not in taken), None)
         return int(value)
-
-    def _files(self, context: KnobContext) -> Iterator[tuple[str, str]]:
-        for port in context.ports:
-            for irq in self._interrupts(context.host, port.ifname):
-                yield irq, f"/proc/irq/{irq}/smp_affinity_list"
 
     @staticmethod
     def _interrupts(host: Host, ifname: str) -> list[str]:

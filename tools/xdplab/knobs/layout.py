@@ -9,7 +9,7 @@ import re
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import cpu_list, kernel_threads
+from xdplab.hosts.kernel import cpu_list, napi_threads
 from xdplab.knobs.base import Knob, KnobContext
 from xdplab.knobs.napi import ThreadedNapi
 from xdplab.model import CpuLayout, InputError, Unsupported
@@ -104,11 +104,11 @@ class CpuLayoutKnob(Knob):
 
     @staticmethod
     def _threads(context: KnobContext) -> list[int]:
-        """Process ids of the kernel threads `napi/PORT-ID`."""
-        prefixes = tuple(f"napi/{port.ifname}-" for port in context.ports)
-        found = [tid for tid, name in kernel_threads(context.host).items() if name.startswith(prefixes)]
+        found = napi_threads(context.host, (port.ifname for port in context.ports))
         if not found:
-            raise Unsupported(f"cpu_layout: no kernel thread {prefixes[0]}*: this driver has no threaded NAPI")
+            raise Unsupported(
+                f"cpu_layout: no kernel thread napi/{context.ports[0].ifname}-*: this driver has no threaded NAPI"
+            )
         return found
 
 

@@ -4,8 +4,8 @@
 import time
 from typing import Any, ClassVar
 
-from xdplab.hosts.kernel import suspend_timeouts
-from xdplab.knobs.base import EachKnob, KnobContext, PortFileKnob, whole_number
+from xdplab.hosts import Host
+from xdplab.knobs.base import KnobContext, PortFileKnob, ValueKnob, whole_number
 from xdplab.knobs.ethtool import driver
 from xdplab.model import Unsupported
 from xdplab.model.study import Scalar
@@ -21,7 +21,7 @@ NapiDeferHardIrqs = PortFileKnob.called("napi_defer_hard_irqs", file="napi_defer
 GroFlushTimeout = PortFileKnob.called("gro_flush_timeout", file="gro_flush_timeout", high=1_000_000_000)
 
 
-class IrqSuspendTimeout(EachKnob):
+class IrqSuspendTimeout(ValueKnob):
     """How long interrupts stay suspended while an application finds frames by busy polling with epoll.
 
     Only epoll with prefer-busy-poll suspends them (EPIOCSPARAMS); the system calls of an AF_XDP socket never do. It
@@ -40,29 +40,26 @@ class IrqSuspendTimeout(EachKnob):
         for port in context.ports:
             if port.simulated:
                 return f"{self.name}: port {port.role} is simulated"
-            if suspend_timeouts(context.host, port.ifname) is None:
+            if context.host.suspend_timeouts(port.ifname) is None:
                 release = context.host.read("/proc/sys/kernel/osrelease")
                 return f"{self.name}: Linux {release} lists no NAPI of {port.ifname} with it (needs 6.13, and NAPI on)"
         return None
 
-    def read(self, context: KnobContext) -> dict[str, list[int] | None]:
-        """Interface name -> value of each NAPI, lowest id first."""
-        return {port.ifname: suspend_timeouts(context.host, port.ifname) for port in context.ports}
+    def present(self, host: Host, name: str) -> list[int] | None:
+        """Of each NAPI, lowest id first."""
+        return host.suspend_timeouts(name)
 
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Set every NAPI of each port."""
-        for port in context.ports:
-            suspend_timeouts(context.host, port.ifname, [int(value)])
+    def wanted(self, name: str, present: list[int] | None, value: Scalar) -> list[int]:
+        """The same for each; there must be one."""
+        return [int(value)] * max(1, len(present or ()))
 
-    def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Read them back."""
-        for ifname, present in self.read(context).items():
-            if not present or set(present) != {int(value)}:
-                raise Unsupported(f"{self.name}: {ifname} holds {present} after setting {value}")
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """Set them."""
+        host.suspend_timeouts(name, value)
 
     def restore_one(self, context: KnobContext, ifname: str, values: Any) -> None:
         """Set each NAPI back; those that came since then get the last one's."""
-        present = suspend_timeouts(context.host, ifname, values or ())
+        present = context.host.suspend_timeouts(ifname, values or ())
         if values and present != [*values, *values[-1:] * len(present or ())][: len(present or ())]:
             raise Unsupported(f"{self.name}: {ifname} holds {present} and could not be restored to {values}")
 

@@ -8,7 +8,7 @@ import re
 from typing import Any, ClassVar
 
 from xdplab.hosts import Host
-from xdplab.knobs.base import EachKnob, KnobContext, whole_number
+from xdplab.knobs.base import EachKnob, KnobContext, ValueKnob, whole_number
 from xdplab.knobs.ethtool import ABSENT, EthtoolKnob, NumberKnob, driver, shown
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
@@ -52,19 +52,8 @@ class Channels(EthtoolKnob):
         """`-L PORT combined 4`."""
         return ["-L", ifname, *value.split()]
 
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """In the form that each port has."""
-        for port in context.ports:
-            self._set(context.host, port.ifname, self._like(self.present(context.host, port.ifname), value))
-
-    def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Ask each port."""
-        for ifname, present in self.read(context).items():
-            if present != self._like(present, value):
-                raise Unsupported(f"{self.name}: {ifname} has {present} after {value} was set")
-
-    @staticmethod
-    def _like(present: str, value: Scalar) -> str:
+    def wanted(self, name: str, present: str, value: Scalar) -> str:
+        """In the form that the port has."""
         return re.sub(r"\d+", str(value), present)
 
     @staticmethod
@@ -77,7 +66,7 @@ class Channels(EthtoolKnob):
         )
 
 
-class RssQueues(EachKnob):
+class RssQueues(ValueKnob):
     """Spread received flows over the first N queues (`ethtool -X PORT equal N`)."""
 
     name: ClassVar[str] = "rss_queues"
@@ -90,7 +79,7 @@ class RssQueues(EachKnob):
     def supported(self, context: KnobContext, value: Scalar) -> str | None:
         """There must be a table, one that ethtool can put back, and that many queues."""
         for port in context.ports:
-            table = self._table(context.host, port.ifname)
+            table = self.present(context.host, port.ifname)
             if not table:
                 return f"{self.name}: the {driver(context.host, port.ifname)} driver has no indirection table"
             if not _is_default(table) and not _is_igbs(table):
@@ -99,16 +88,18 @@ class RssQueues(EachKnob):
                 return f"{self.name}: {value} is above the {max(table) + 1} queues of {port.ifname}"
         return None
 
-    def read(self, context: KnobContext) -> dict[str, list[int]]:
-        """Interface name -> its indirection table."""
-        return {port.ifname: self._table(context.host, port.ifname) for port in context.ports}
+    def present(self, host: Host, ifname: str) -> list[int]:
+        """Its indirection table."""
+        rows = re.findall(r"^\s*\d+:((?:[ \t]+\d+)+)[ \t]*$", shown(host, "-x", ifname), re.MULTILINE)
+        return [int(queue) for row in rows for queue in row.split()]
 
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Spread equally. A table that does so is left: set again, it would be the user's, and keep its channels."""
-        for port in context.ports:
-            table = self._table(context.host, port.ifname)
-            if table != [index % int(value) for index in range(len(table))]:
-                context.host.run(["ethtool", "-X", port.ifname, "equal", str(value)])
+    def wanted(self, name: str, present: list[int], value: Scalar) -> list[int]:
+        """A table that does so already is left: set again, it would be the user's, and keep its channels."""
+        return [index % int(value) for index in range(len(present))]
+
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """Spread equally."""
+        host.run(["ethtool", "-X", name, "equal", str(max(value) + 1)])
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """The tables name these queues, all of them."""
@@ -118,17 +109,12 @@ class RssQueues(EachKnob):
 
     def restore_one(self, context: KnobContext, ifname: str, table: Any) -> None:
         """The driver's default, which it was (see `supported`)."""
-        if self._table(context.host, ifname) != table:
+        if self.present(context.host, ifname) != table:
             context.host.run(["ethtool", "-X", ifname, "default"])
-            if self._table(context.host, ifname) != table:
+            if self.present(context.host, ifname) != table:
                 _refill(context.host, ifname)
-            if self._table(context.host, ifname) != table:
+            if self.present(context.host, ifname) != table:
                 raise Unsupported(f"{self.name}: the indirection table of {ifname} could not be put back")
-
-    @staticmethod
-    def _table(host: Host, ifname: str) -> list[int]:
-        rows = re.findall(r"^\s*\d+:((?:[ \t]+\d+)+)[ \t]*$", shown(host, "-x", ifname), re.MULTILINE)
-        return [int(queue) for row in rows for queue in row.split()]
 
 
 def _is_default(table: list[int]) -> bool:
@@ -181,9 +167,10 @@ class FlowSteering(EachKnob):
                 return f"{self.name}: the {name} driver does not list flow rules"
         return None
 
-    def read(self, context: KnobContext) -> dict[str, dict[str, Any]]:
-        """Interface name -> its rules with their actions, and whether they are switched on."""
-        return {port.ifname: self._read(context.host, port.ifname) for port in context.ports}
+    def present(self, host: Host, ifname: str) -> dict[str, Any]:
+        """Its rules with their actions, and whether they are switched on."""
+        found = re.search(r"^ntuple-filters: (\w+)", shown(host, "-k", ifname), re.MULTILINE)
+        return {"ntuple": found.group(1) if found else ABSENT, "rules": self._rules(host, ifname) or {}}
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
         """Add a rule to each port."""
@@ -201,14 +188,10 @@ class FlowSteering(EachKnob):
         """Delete what has been added, and switch off what was off."""
         for rule in sorted(set(self._rules(context.host, ifname) or {}) - set(before["rules"])):
             context.host.run(["ethtool", "-N", ifname, "delete", rule])
-        if self._read(context.host, ifname)["ntuple"] != before["ntuple"]:
+        if self.present(context.host, ifname)["ntuple"] != before["ntuple"]:
             context.host.run(["ethtool", "-K", ifname, "ntuple", before["ntuple"]])
-        if self._read(context.host, ifname) != before:
+        if self.present(context.host, ifname) != before:
             raise XdplabError(f"{self.name}: the flow rules of {ifname} are not what they were")
-
-    def _read(self, host: Host, ifname: str) -> dict[str, Any]:
-        found = re.search(r"^ntuple-filters: (\w+)", shown(host, "-k", ifname), re.MULTILINE)
-        return {"ntuple": found.group(1) if found else ABSENT, "rules": self._rules(host, ifname) or {}}
 
     @staticmethod
     def _rules(host: Host, ifname: str) -> dict[str, str] | None:

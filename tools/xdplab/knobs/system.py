@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from xdplab.hosts import Host, Running
-from xdplab.knobs.base import EachKnob, Knob, KnobContext, whole_number
+from xdplab.knobs.base import Knob, KnobContext, ValueKnob, whole_number
 from xdplab.knobs.ethtool import switch
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import Scalar
@@ -61,36 +61,20 @@ SysctlBusyPoll = _BusySysctl.called("sysctl_busy_poll_us", file="/proc/sys/net/c
 SysctlBusyRead = _BusySysctl.called("sysctl_busy_read_us", file="/proc/sys/net/core/busy_read")
 
 
-class _FilesKnob(_SystemKnob, EachKnob):
-    """Files of which each is saved, written and compared."""
+class _FilesKnob(_SystemKnob, ValueKnob):
+    """Files of the machine, whose paths are their names."""
 
-    def read(self, context: KnobContext) -> dict[str, str]:
-        """Path -> content."""
-        return {path: context.machine.read(path) for path in self._paths(context)}
+    def place(self, context: KnobContext) -> Host:
+        """Outside of namespaces."""
+        return context.machine
 
-    def restore_one(self, context: KnobContext, path: str, content: Any) -> None:
-        """Write back what was there."""
-        context.machine.write(path, content)
-        present = context.machine.read(path)
-        if present != content:
-            raise Unsupported(f"{self.name}: {path} holds {present} and could not be set back to {content}")
+    def present(self, host: Host, name: str) -> str:
+        """What it holds."""
+        return host.read(name)
 
-    def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Every file as written."""
-        for path, wanted in self._wanted(context, value).items():
-            if context.machine.read(path) != wanted:
-                raise Unsupported(f"{self.name}: {path} holds {context.machine.read(path)} after writing {wanted}")
-
-    def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Write every file."""
-        for path, wanted in self._wanted(context, value).items():
-            context.machine.write(path, wanted)
-
-    def _paths(self, context: KnobContext) -> list[str]:
-        raise NotImplementedError
-
-    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
-        raise NotImplementedError
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """Write it."""
+        host.write(name, value)
 
 
 class CpuidleMaxState(_FilesKnob):
@@ -107,18 +91,20 @@ class CpuidleMaxState(_FilesKnob):
         missing = _no_cpuidle(context.machine)
         if missing:
             return f"{self.name}: {missing}"
-        states = [self._state(path) for path in self._paths(context)]
+        states = [self._state(path) for path in self.names(context)]
         return None if states else f"{self.name}: the CPUs {list(context.cpus)} have no sleep states"
 
-    def _paths(self, context: KnobContext) -> list[str]:
+    def names(self, context: KnobContext) -> list[str]:
+        """One for each state of each CPU."""
         found = []
         for cpu in context.cpus:
             listed = context.machine.run(["ls", f"{_CPU}/cpu{cpu}/cpuidle"], check=False).stdout.split()
             found += [f"{_CPU}/cpu{cpu}/cpuidle/{name}/disable" for name in listed if re.fullmatch(r"state\d+", name)]
         return found
 
-    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
-        return {path: str(int(self._state(path) > int(value))) for path in self._paths(context)}
+    def wanted(self, name: str, present: str, value: Scalar) -> str:
+        """Whether it is forbidden."""
+        return str(int(self._state(name) > int(value)))
 
     @staticmethod
     def _state(path: str) -> int:
@@ -189,7 +175,7 @@ class Governor(_FilesKnob):
 
     def supported(self, context: KnobContext, value: Scalar) -> str | None:
         """Frequencies must be driven by cpufreq, and it must have that governor."""
-        for path in self._paths(context):
+        for path in self.names(context):
             listed = context.machine.run(
                 ["cat", path.replace("scaling_governor", "scaling_available_governors")], check=False
             )
@@ -199,11 +185,9 @@ class Governor(_FilesKnob):
                 return f"{self.name}: no governor {value}; there are {', '.join(listed.stdout.split())}"
         return None
 
-    def _paths(self, context: KnobContext) -> list[str]:
+    def names(self, context: KnobContext) -> list[str]:
+        """One for each CPU."""
         return [f"{_CPU}/cpu{cpu}/cpufreq/scaling_governor" for cpu in context.cpus]
-
-    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
-        return dict.fromkeys(self._paths(context), str(value))
 
 
 class Turbo(_FilesKnob):
@@ -219,16 +203,18 @@ class Turbo(_FilesKnob):
 
     def supported(self, context: KnobContext, value: Scalar) -> str | None:
         """One of the two files must be there."""
-        return None if self._paths(context) else f"{self.name}: neither {self._INTEL} nor {self._BOOST} is here"
+        return None if self.names(context) else f"{self.name}: neither {self._INTEL} nor {self._BOOST} is here"
 
-    def _paths(self, context: KnobContext) -> list[str]:
+    def names(self, context: KnobContext) -> list[str]:
+        """The one that is there."""
         there = [
             p for p in (self._INTEL, self._BOOST) if not context.machine.run(["test", "-w", p], check=False).returncode
         ]
         return there[:1]
 
-    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, str]:
-        return {path: str(int(bool(value) != (path == self._INTEL))) for path in self._paths(context)}
+    def wanted(self, name: str, present: str, value: Scalar) -> str:
+        """Intel's says whether there is none."""
+        return str(int(bool(value) != (name == self._INTEL)))
 
 
 class DdioWays(_SystemKnob):

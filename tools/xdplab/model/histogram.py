@@ -8,7 +8,7 @@ Format: HdrHistogram V2, "Encoding format" in the specification of the HdrHistog
 import base64
 import struct
 import zlib
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
@@ -52,3 +52,13 @@ def checked_histogram(text: str) -> str:
 
 #: A base64 HdrHistogram V2 in nanoseconds (1 ns to 10 s, 3 digits).
 Histogram = Annotated[str, AfterValidator(checked_histogram)]
+
+
+def histogram_of(*texts: str) -> Any:
+    """An HdrHistogram of that layout, with all that these hold."""
+    from hdrh.histogram import HdrHistogram
+
+    found = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
+    for text in texts:
+        found.add(HdrHistogram.decode(text))
+    return found

@@ -10,7 +10,7 @@ from xdplab.model.cpu_time import CpuTime
 from xdplab.model.disturbance import Disturbance, ThreadUse
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.headers import Departures, FlowSpec
-from xdplab.model.histogram import Histogram
+from xdplab.model.histogram import Histogram, histogram_of
 from xdplab.model.slices import Slices
 
 Purpose = Literal["measure", "search", "figures", "end"]
@@ -77,6 +77,10 @@ class LatencySummary(Model):
     mean_ns: float
     #: All of them, as a base64 HdrHistogram V2 in ns: 1 ns to 10 s, three digits.
     hdr: Histogram
+
+    def percentile_ns(self, percent: float) -> int:
+        """The value at or below which `percent` of the frames lie."""
+        return int(histogram_of(self.hdr).get_value_at_percentile(percent))
 
 
 class StreamResult(Model):
@@ -246,15 +250,12 @@ class TrialResult(Model):
         None where all are marked, or the tester has none. See `Slices.unmarked_bounds_us`.
         """
         import numpy as np
-        from hdrh.histogram import HdrHistogram
 
         texts = [stream.latency.hdr for stream in self.steady if stream.latency is not None]
         if self.slices is None or not texts:
             return None
-        whole = HdrHistogram.decode(texts[0])
-        for text in texts[1:]:
-            whole.add(HdrHistogram.decode(text))
-        items = [(item.value_iterated_to, item.count_added_in_this_iter_step) for item in whole.get_recorded_iterator()]
+        found = histogram_of(*texts).get_recorded_iterator()
+        items = [(item.value_iterated_to, item.count_added_in_this_iter_step) for item in found]
         values, frames = np.array(items, np.int64).T
         return self.slices.unmarked_bounds_us(percent, values, frames)
 

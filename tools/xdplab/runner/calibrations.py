@@ -13,7 +13,6 @@ It lies next to the testbed's lock, which its user holds, in a folder that a reb
 import hashlib
 import inspect
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -24,7 +23,7 @@ from pydantic import ValidationError
 
 from xdplab import __version__
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import cpu_ticks
+from xdplab.hosts.kernel import cpu_use
 from xdplab.model import Calibration, DisturbanceRule, Environment, Model
 from xdplab.model.base import flat
 from xdplab.runner.resume import UNIMPORTANT
@@ -34,7 +33,6 @@ from xdplab.testers import Tester
 
 #: How long a calibration holds, in s.
 HOLDS_S = 600.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -90,15 +88,15 @@ class Calibrations:
     def _measured(self, measure: Callable[[], Calibration]) -> tuple[Calibration, str | None]:
         """A new calibration, and what disturbed it."""
         host = self._testbed.tester_host
-        before, began = cpu_ticks(host), time.monotonic()
+        before, began = cpu_use(host), time.monotonic()
         found = measure()
         elapsed_s = time.monotonic() - began
         taken = {"taken": datetime.now(UTC).isoformat(timespec="seconds"), "boot_id": _boot(host)}
         found = found.model_copy(update=taken)
-        ticks = cpu_ticks(host)
+        after = cpu_use(host)
         layout = self._testbed.layout
-        for cpu in before.keys() & ticks.keys() & {*layout.tx_cpus, layout.tester_rx}:
-            share = (ticks[cpu].steal - before[cpu].steal) / _TICKS_PER_S / elapsed_s
+        for cpu in before.keys() & after.keys() & {*layout.tx_cpus, layout.tester_rx}:
+            share = (after[cpu].steal_ns - before[cpu].steal_ns) / 1e9 / elapsed_s
             if share > self._rule.max_steal_share:
                 return found, f"CPU {cpu}: {share:.1%} stolen by the hypervisor"
         stalled = found.stalled_share or 0.0

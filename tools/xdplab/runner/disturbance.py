@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telling a stalled machine from a lossy forwarder (docs/architecture.md, rule 9)."""
 
-import os
 import time
 from dataclasses import dataclass, field
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.hosts.agent.cpu_time import CpuTimes
-from xdplab.hosts.kernel import CpuTicks, cpu_ticks, net_rx_softirqs, thread_use
+from xdplab.hosts.kernel import CpuUse, cpu_use, net_rx_softirqs, thread_use
 from xdplab.model import Disturbance, DisturbanceRule, ThreadUse, TrialResult, XdplabError
 from xdplab.model.trial import BY_APPLICATIONS
 
 #: Fields of `ThreadUse` that grow.
 _SUMS = {"ran_ns", "run_delay_ns", "nonvoluntary_switches", "user_ns", "system_ns"}
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class Snapshot:
     """Scheduler facts at one moment."""
 
     at_s: float
-    ticks: dict[int, CpuTicks]
+    cpus: dict[int, CpuUse]
     softirqs: dict[int, int]
     threads: dict[int, ThreadUse]
     #: None where all is simulated.
@@ -38,9 +36,9 @@ def snapshot(forwarder: Forwarder, dut: Dut) -> Snapshot:  # type: ignore[type-a
             threads[tid] = thread_use(dut.host, pid, tid)
         except XdplabError:
             continue
-    ticks, softirqs = cpu_ticks(dut.host), net_rx_softirqs(dut.host)
+    cpus, softirqs = cpu_use(dut.host), net_rx_softirqs(dut.host)
     times = dut.host.cpu_times(list(forwarder.pids()), not dut.tester_here)
-    return Snapshot(time.monotonic(), ticks, softirqs, threads, times)
+    return Snapshot(time.monotonic(), cpus, softirqs, threads, times)
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,11 @@ def between(before: Snapshot, after: Snapshot) -> Use:
     """Differences of two snapshots."""
     elapsed = after.at_s - before.at_s
     threads = tuple(_since(before.threads[tid], use) for tid, use in after.threads.items() if tid in before.threads)
-    pairs = {cpu: (before.ticks.get(cpu, ticks), ticks) for cpu, ticks in after.ticks.items()}
-    steal = {cpu: (new.steal - old.steal) / _TICKS_PER_S / elapsed for cpu, (old, new) in pairs.items()}
-    softirq_s = {cpu: (new.softirq - old.softirq) / _TICKS_PER_S for cpu, (old, new) in pairs.items()}
+    pairs = {cpu: (before.cpus.get(cpu, now), now) for cpu, now in after.cpus.items()}
+    steal = {cpu: (new.steal_ns - old.steal_ns) / 1e9 / elapsed for cpu, (old, new) in pairs.items()}
+    softirq_s = {cpu: (new.softirq_ns - old.softirq_ns) / 1e9 for cpu, (old, new) in pairs.items()}
     softirqs = {cpu: count - before.softirqs.get(cpu, count) for cpu, count in after.softirqs.items()}
-    away_s = {cpu: (new.away - old.away) / _TICKS_PER_S for cpu, (old, new) in pairs.items()}
+    away_s = {cpu: (new.away_ns - old.away_ns) / 1e9 for cpu, (old, new) in pairs.items()}
     times = (before.times, after.times) if before.times and after.times else None
     return Use(elapsed, steal, softirq_s, softirqs, threads, away_s, times)
 

@@ -10,7 +10,7 @@ from typing import Any
 from xdplab import __version__
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import cpu_model, field_of, text_of
-from xdplab.hosts.parallel import run_parallel
+from xdplab.hosts.waiting import run_parallel
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Port, Testbed

@@ -8,7 +8,7 @@ from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.node import in_its_place
 from xdplab.forwarders.registry import is_direct
 from xdplab.forwarders.work import other_rules
-from xdplab.hosts.kernel import kernel_threads
+from xdplab.hosts.kernel import napi_threads
 from xdplab.model import CpuLayout, Path, Point
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers import Watch
@@ -65,15 +65,9 @@ def watch_of(forwarder: Forwarder[Any], dut: Dut) -> Watch:
     if forwarder.simulated:
         return Watch(cpus=cpus)
     threads, processes = forwarder.forwarding_threads(), forwarder.pids()
-    napis = _napi_threads(dut) if layout.dut_napi is not None else ()
+    napis = napi_threads(dut.host, (port.ifname for port in dut.ports)) if layout.dut_napi is not None else ()
     return Watch(cpus=cpus, threads=(*threads, *napis), processes=processes)
 
 
 def _sorted(cpus: set[int | None]) -> tuple[int, ...]:
     return tuple(sorted(cpu for cpu in cpus if cpu is not None))
-
-
-def _napi_threads(dut: Dut) -> tuple[int, ...]:
-    """Of the forwarder's ports, as net/core/dev.c names them."""
-    prefixes = tuple(f"napi/{port.ifname}-" for port in dut.ports)
-    return tuple(tid for tid, name in kernel_threads(dut.host).items() if name.startswith(prefixes))

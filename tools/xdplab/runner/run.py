@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
-from xdplab.hosts.kernel import xdp_attachment
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import make_knob
 from xdplab.model import (
@@ -257,7 +256,7 @@ class StudyRun:
     def _look_around(self) -> tuple[dict[str, str], Environment]:
         """Versions, and the environment; points that cannot be measured are left out."""
         for port in self._testbed.ports.values():
-            attached = xdp_attachment(port.host, port.ifname) if port.in_kernel else None
+            attached = port.host.xdp(port.ifname) if port.in_kernel else None
             if attached:
                 raise InputError(
                     f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "

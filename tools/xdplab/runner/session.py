@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
-from xdplab.hosts.kernel import link_names, wait_for_queues
+from xdplab.hosts.kernel import detach_xdp, link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
@@ -35,7 +35,6 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time
 from xdplab.runner.disturbance import between, judge, snapshot
-from xdplab.runner.leftovers import detach_xdp, remove_links
 from xdplab.runner.place import dut_of, ports_of, tester_ports_of, watch_of
 from xdplab.runner.plan import Repetition
 from xdplab.runner.proof import prove
@@ -400,7 +399,8 @@ class PointSession:
             stack.callback(self._give_cards_back)
             stack.callback(self._remove_links)
             stack.callback(self._around.close)
-            stack.callback(detach_xdp, self._testbed.dut, self._dut.ports)
+            for port in filter(lambda port: port.in_kernel, self._dut.ports):
+                stack.callback(detach_xdp, self._testbed.dut, port.ifname)
             if self._forwarder.pids():
                 stack.callback(self._wait_for_queues)
             stack.callback(self._stop)
@@ -420,10 +420,14 @@ class PointSession:
         wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
 
     def _remove_links(self) -> None:
+        """Those that were not there before; on machines that others use, only those of the forwarder's names."""
         if self._links_before is None:
             return
-        lasting = self._middle.lasting
-        remove_links(self._testbed.dut, self._links_before, only=self._forwarder.own_links if lasting else None)
+        host, lasting = self._testbed.dut, self._middle.lasting
+        for name in sorted(link_names(host) - self._links_before):
+            ours = not lasting or name in self._forwarder.own_links
+            if ours and name in link_names(host):  # with one end of a pair goes the other
+                host.run(["ip", "link", "delete", "dev", name])
         if lasting:
             self._testbed.lock.remember(links=[])
 

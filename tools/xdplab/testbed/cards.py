@@ -9,12 +9,12 @@ remembered as settings are (`runner/restore.py`).
 import contextlib
 import dataclasses
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import driver
+from xdplab.hosts.kernel import driver, has_carrier
+from xdplab.hosts.waiting import comes_true
 from xdplab.model import Unsupported, XdplabError
 from xdplab.model.inventory import Role
 from xdplab.testbed import port_settings
@@ -140,7 +140,7 @@ def _saved(port: Port) -> dict[str, Any]:
         "driver": bound_driver(host, address),
         "override": host.read(f"{_BUS}/devices/{address}/driver_override"),
         "ifname": ifname,
-        "carrier": _has_carrier(host, ifname),
+        "carrier": has_carrier(host, ifname),
         "tx_queue_len": host.read(_queue_len(ifname)),
         "link": port_settings.snapshot(host, ifname),
     }
@@ -181,7 +181,7 @@ def _give_back(host: Host, saved: dict[str, Any]) -> None:
     host.write(_queue_len(ifname), saved["tx_queue_len"])
     port_settings.restore(host, ifname, link)
     if saved["carrier"]:
-        _until(lambda: _has_carrier(host, ifname), _CARRIER_S)  # without it the next proof says so
+        comes_true(lambda: has_carrier(host, ifname), _CARRIER_S, 0.1)  # without it the next proof says so
 
 
 def _name(host: Host, address: str, ifname: str) -> None:
@@ -191,7 +191,7 @@ def _name(host: Host, address: str, ifname: str) -> None:
         XdplabError: it has none, or another has that name.
     """
     folder = f"{_BUS}/devices/{address}/net"
-    if not _until(lambda: host.exists(folder) and bool(host.names(folder)), _INTERFACE_S):
+    if not comes_true(lambda: host.exists(folder) and bool(host.names(folder)), _INTERFACE_S):
         raise XdplabError(f"{host.name}: {address}: no interface came with its driver after {_INTERFACE_S:g} s")
     with contextlib.suppress(XdplabError):  # where there is udev, it has its own name for it
         host.run(["udevadm", "settle", "--timeout=10"], check=False)
@@ -203,19 +203,3 @@ def _name(host: Host, address: str, ifname: str) -> None:
 
 def _queue_len(ifname: str) -> str:
     return f"/sys/class/net/{ifname}/tx_queue_len"
-
-
-def _has_carrier(host: Host, ifname: str) -> bool:
-    try:
-        return host.read(f"/sys/class/net/{ifname}/carrier") == "1"
-    except XdplabError:  # it is down
-        return False
-
-
-def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True

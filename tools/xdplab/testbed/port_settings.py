@@ -8,11 +8,11 @@ Interfaces that carry an address, or belong to a bridge or bond, are refused: so
 import itertools
 import json
 import re
-import time
 from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
+from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, XdplabError
 from xdplab.testbed.base import Port
 
@@ -39,22 +39,22 @@ def read_link(host: Host, ifname: str) -> dict[str, Any]:
     return link
 
 
+def in_use(ifname: str, link: dict[str, Any]) -> tuple[str, str] | None:
+    """Why somebody seems to need an interface, and the command that frees it; None: it is free."""
+    for each in link.get("addr_info", ()):
+        if each["scope"] != "link":
+            return f"has address {each['local']}/{each['prefixlen']}", f"ip address flush dev {ifname}"
+    return (f"belongs to {link['master']}", f"ip link set {ifname} nomaster") if link.get("master") else None
+
+
 def refuse_if_needed(host: Host, ifname: str, link: dict[str, Any]) -> None:
     """An interface that somebody needs is not taken.
 
     Raises:
         InputError: it has an address, or a master, and whose.
     """
-    addresses = [
-        f"{each['local']}/{each['prefixlen']}" for each in link.get("addr_info", ()) if each["scope"] != "link"
-    ]
-    if addresses:
-        raise InputError(
-            f"{host.name}: {ifname} has address {addresses[0]}: it is in use; "
-            f"`ip address flush dev {ifname}` frees it if it is not"
-        )
-    if link.get("master"):
-        raise InputError(f"{host.name}: {ifname} belongs to {link['master']}; `ip link set {ifname} nomaster` frees it")
+    if used := in_use(ifname, link):
+        raise InputError(f"{host.name}: {ifname} {used[0]}: it is in use; `{used[1]}` frees it if it is not")
 
 
 def features(host: Host, ifname: str) -> dict[str, str]:
@@ -116,15 +116,13 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
     host.run(["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])])
     host.run(["ip", "link", "set", "dev", ifname, *state])
-    deadline = time.monotonic() + _RESTORE_S
-    while True:
+
+    def left() -> list[str]:
         _switch(host, ifname, saved["features"])
-        changed = _differences(snapshot(host, ifname), saved)
-        if not changed:
-            return
-        if time.monotonic() > deadline:
-            raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
-        time.sleep(0.1)
+        return _differences(snapshot(host, ifname), saved)
+
+    if not comes_true(lambda: not left(), _RESTORE_S, 0.1) and (changed := left()):
+        raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
 
 
 def _differences(now: dict[str, Any], saved: dict[str, Any]) -> list[str]:

@@ -8,14 +8,13 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 """
 
 import secrets
-import time
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
-from xdplab.hosts.kernel import xdp_attachment
-from xdplab.hosts.parallel import run_parallel
+from xdplab.hosts.kernel import detach_xdp, has_carrier
+from xdplab.hosts.waiting import comes_true, run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import Role
 from xdplab.testbed import cards, port_settings
@@ -224,9 +223,7 @@ class HostsTestbed:
         for role in saved:  # before a knob is put back on it
             port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
         for port in self.ports.values():
-            if port.in_kernel and xdp_attachment(port.host, port.ifname) is not None:
-                for flag in ("xdp", "xdpgeneric"):
-                    port.host.run(["ip", "link", "set", "dev", port.ifname, flag, "off"], check=False)
+            if port.in_kernel and detach_xdp(port.host, port.ifname):
                 done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
         for name in self.lock.state().get("links", ()):
             if self.dut.exists(f"/sys/class/net/{name}"):
@@ -308,16 +305,12 @@ class HostsTestbed:
         return path if seen == there.facts["netns"] else None
 
     def _wait_for_links(self) -> None:
-        deadline = time.monotonic() + _LINK_TIMEOUT_S
         for port in filter(lambda port: port.in_kernel, self.ports.values()):
-            carrier = f"/sys/class/net/{port.ifname}/carrier"
-            while port.host.read(carrier) != "1":
-                if time.monotonic() > deadline:
-                    raise InputError(
-                        f"{port.host.name}: {port.ifname} ({port.role}) has no link; check the cable and the far end "
-                        f"(`xdplab doctor --testbed ...`)"
-                    )
-                time.sleep(0.1)
+            if not comes_true(partial(has_carrier, port.host, port.ifname), _LINK_TIMEOUT_S, 0.1):
+                raise InputError(
+                    f"{port.host.name}: {port.ifname} ({port.role}) has no link; check the cable and the far end "
+                    f"(`xdplab doctor --testbed ...`)"
+                )
 
     def _cpus(self, host: SshHost, at_least: int) -> tuple[int, ...]:
         given = self.spec.hosts[host.name].cpus

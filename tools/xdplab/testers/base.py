@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a tester is: one method that runs a trial, and questions asked before."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from xdplab.hosts import Host, LocalHost
-from xdplab.model import CpuLayout, Model, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.hosts import Host, LocalHost, Running
+from xdplab.model import CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import Testbed, TesterPorts
+
+#: What a trial may take next to its traffic.
+_GRACE_S = 10.0
 
 
 class RxChoice(NamedTuple):
@@ -56,6 +60,26 @@ class TesterContext:
     #: Which trial of the run this is; a simulated tester draws its chance from it, so that a resumed run repeats it.
     trial_key: str = ""
     watch: Watch = field(default_factory=Watch)
+
+
+T = TypeVar("T")
+
+
+def while_well(
+    receive: Callable[[float], T | None], process: Running, context: TesterContext, trial: TrialSpec, name: str
+) -> T:
+    """What a tester's process gives when a trial is over; `receive` waits for it, for so many seconds.
+
+    Raises:
+        PointFailed: it is late, or the forwarder has died, which ends a long trial early.
+    """
+    deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + _GRACE_S
+    while (given := receive(1.0)) is None:
+        if ended := context.still_well():
+            raise PointFailed(ended)
+        if time.monotonic() > deadline:
+            raise PointFailed(f"{name}: did not end in time: {' | '.join(process.log_tail(3))}")
+    return given
 
 
 class Tester(ABC):

@@ -5,9 +5,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from hdrh.histogram import HdrHistogram
-
 from xdplab.model import Calibration, LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
+from xdplab.model.histogram import histogram_of
 from xdplab.testers.base import Tester, TesterContext
 
 DEFAULT_PPS = 100_000.0
@@ -153,22 +152,16 @@ def merged(parts: Sequence[LatencySummary]) -> LatencySummary | None:
     """Several distributions as one; None of none."""
     if not parts:
         return None
-    whole = HdrHistogram(1, 10_000_000_000, 3)
-    for part in parts:
-        whole.add(HdrHistogram.decode(part.hdr))
     count = sum(part.count for part in parts)
     return LatencySummary(
         count=count,
         min_ns=min(part.min_ns for part in parts),
         max_ns=max(part.max_ns for part in parts),
         mean_ns=sum(part.mean_ns * part.count for part in parts) / count,
-        hdr=whole.encode().decode(),
+        hdr=histogram_of(*(part.hdr for part in parts)).encode().decode(),
     )
 
 
 def _percentile(streams: list[StreamResult], percent: float) -> int:
     """Median over trials of a latency percentile, in ns."""
-    values = [
-        HdrHistogram.decode(stream.latency.hdr).get_value_at_percentile(percent) for stream in streams if stream.latency
-    ]
-    return int(median(values))
+    return int(median(stream.latency.percentile_ns(percent) for stream in streams if stream.latency))

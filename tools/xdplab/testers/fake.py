@@ -6,10 +6,10 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from hdrh.histogram import HdrHistogram
 
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
 from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model.histogram import histogram_of
 from xdplab.testbed import TesterPorts
 from xdplab.testers.base import Tester, TesterContext
 from xdplab.testers.fluid import Fluid, Sender, flow, stalls
@@ -138,7 +138,7 @@ def _latency(
     counts *= received // len(samples)
     counts[0] += received - counts.sum()
     values, counts = sliced.add(stream, sent, values, counts)
-    histogram = HdrHistogram(1, 10_000_000_000, 3)
+    histogram = histogram_of()
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         histogram.record_value(value, count)
     return LatencySummary(

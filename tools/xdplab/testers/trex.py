@@ -37,7 +37,16 @@ from xdplab.testers.trex_bridge import Bridge, bridge_command
 from xdplab.testers.trex_cards import CardsServer, address, why_not_startable
 from xdplab.testers.trex_fields import behind_known, fields_of, why_no_fields
 from xdplab.testers.trex_result import intended_frames, trial_result
-from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Mode, TrexServer, find, why_not_dedicated
+from xdplab.testers.trex_server import (
+    ASYNC_PORT,
+    HOW_TO_GET,
+    SYNC_PORT,
+    Mode,
+    Server,
+    TrexServer,
+    find,
+    why_not_dedicated,
+)
 
 _TRAILER_BYTES, _FCS_BYTES = 16, 4
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
@@ -85,7 +94,7 @@ class Trex(Tester):
         self.histograms = True
         self._testbed: TestbedSpec | None = None
         self._address = "127.0.0.1"
-        self._server: TrexServer | CardsServer | None = None
+        self._server: Server | None = None
         self._bridge: Bridge | None = None
         self._ports: tuple[Port, Port] | None = None
         self._napi = ExitStack()

@@ -12,8 +12,8 @@ from typing import Any
 from hdrh.histogram import HdrHistogram
 
 from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
+from xdplab.model.histogram import HIGHEST_NS, histogram_of
 
-_HIGHEST_NS = 10_000_000_000
 #: Traffic that took longer than this was late: a share of the duration, and what the commands around it take, in s.
 _LATE_SHARE, _LATE_S = 0.03, 0.05
 
@@ -23,15 +23,15 @@ def latency_of(hdrh: str) -> LatencySummary | None:
     theirs = HdrHistogram.decode(hdrh)
     if not theirs.get_total_count():
         return None
-    ours = HdrHistogram(1, _HIGHEST_NS, 3)
+    ours = histogram_of()
     weighted = 0
-    lowest, highest = _HIGHEST_NS, 0
+    lowest, highest = HIGHEST_NS, 0
     for item in theirs.get_recorded_iterator():
         count = item.count_at_value_iterated_to
         low_us = theirs.get_lowest_equivalent_value(item.value_iterated_to)
         high_us = theirs.get_highest_equivalent_value(item.value_iterated_to) + 1
         middle_ns = (low_us + high_us) * 500
-        ours.record_value(min(middle_ns, _HIGHEST_NS), count)
+        ours.record_value(min(middle_ns, HIGHEST_NS), count)
         weighted += middle_ns * count
         lowest, highest = min(lowest, middle_ns), max(highest, middle_ns)
     return LatencySummary(

@@ -9,16 +9,17 @@ import contextlib
 import os
 import shutil
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from xdplab.forwarders.process import how_it_ended
 from xdplab.hosts import Host, Running
 from xdplab.hosts.kernel import text_of, thread_ids
+from xdplab.hosts.waiting import how_it_ended, wait_until
 from xdplab.model import CpuLayout, PointFailed, Unsupported
 from xdplab.testbed import Port
 from xdplab.tools import project_root
@@ -32,7 +33,8 @@ HOW_TO_GET = (
 _PROGRAMS = ("_t-rex-64", "_t-rex-64-o")
 _LIBRARIES = "automation/trex_control_plane/interactive"
 _RING_FRAMES = 4096
-_START_TIMEOUT_S = 40.0
+#: A server that nobody types at, without the parts for other clients and without a report each second.
+_ALONE = ("--no-scapy-server", "--no-termio", "--no-key", "--iom", "0")
 _LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
@@ -109,72 +111,58 @@ def listens(host: Host, connections: str = "/proc/net/tcp") -> bool:
     return any(each[3] == _LISTEN and int(each[1].rpartition(":")[2], 16) == SYNC_PORT for each in fields)
 
 
-class TrexServer:
-    """A server in the namespace that holds both tester ports."""
+class Server(ABC):
+    """A TRex server from `start` to `stop`."""
 
-    def __init__(
-        self,
-        installation: Installation,
-        ports: tuple[Port, Port],
-        layout: CpuLayout,
-        mode: Mode,
-        histograms: bool = True,
-    ) -> None:
-        self._installation = installation
-        self._ports = ports
-        self._histograms = ["--hdrh", "--latency-diag"] if histograms else []
-        self.cpus = choose_cpus(layout, mode)
+    start_timeout_s: ClassVar[float]
+    #: How long it may take to end.
+    grace_s: ClassVar[float] = 3.0
+    #: Of its threads, where they are chosen here.
+    cpus: tuple[int, ...] = ()
+
+    def __init__(self, host: Host, *, histograms: bool) -> None:
+        #: Where it runs.
+        self.host = host
+        self._options = [*(("--hdrh", "--latency-diag") if histograms else ()), *_ALONE]
         self._process: Running | None = None
-        self._runtime: Path | None = None
         #: From its start until it listened, in s.
         self.start_s = 0.0
 
-    @property
-    def host(self) -> Host:
-        """Where it runs."""
-        return self._ports[0].host
+    @abstractmethod
+    def _begin(self, folder: Path) -> Running: ...
+
+    @abstractmethod
+    def _listens(self) -> bool: ...
 
     def start(self, folder: Path, well: Callable[[], str | None]) -> None:
-        """Start it and wait until it listens. `folder` takes its configuration and log.
+        """Start it and wait until it listens. `folder` takes what it writes on this machine.
 
         Raises:
             PointFailed: it ended, or did not listen in time.
         """
-        prefix = f"xdplab-{folder.stem}"  # the same in each run on a testbed, which removes what a killed one left
-        self._runtime = Path("/run/dpdk") / prefix
-        shutil.rmtree(self._runtime, ignore_errors=True)
-        config = folder / "trex_cfg.yaml"
-        config.write_text(configuration(self._ports, self.cpus, prefix), encoding="utf-8")
-        self.host.run(["ip", "link", "set", "lo", "up"])  # the client talks to it over loopback of its namespace
         began = time.monotonic()
-        self._process = self.host.start(
-            [
-                *("env", "--chdir", str(self._installation.folder), str(self._installation.program)),
-                *("-i", "--stl", "--cfg", str(config), "-c", "1", *self._histograms),
-                *("--no-scapy-server", "--no-termio", "--no-key", "--iom", "0", "--no-watchdog"),
-            ],
-            log=folder / "server.log",
-            cpus=sorted(set(self.cpus)),
-            env={"LD_LIBRARY_PATH": f"{self._installation.folder}:{self._installation.folder}/so/{os.uname().machine}"},
-            die_with_us=True,
-        )
-        while not self._listens():
-            if self.ended() or well() or time.monotonic() - began > _START_TIMEOUT_S:
-                said = " | ".join(self._process.log_tail(3))
-                why = self.ended() or well() or f"it does not listen after {_START_TIMEOUT_S:g} s"
-                self.stop()
-                raise PointFailed(f"trex: the server did not start: {why}; it said: {said or 'nothing'}")
-            time.sleep(0.05)
+        self._process = process = self._begin(folder)
+
+        def ready() -> bool:
+            if why := self.ended() or well():
+                raise PointFailed(why)
+            return self._listens()
+
+        try:
+            wait_until(ready, self.start_timeout_s, "it does not listen")
+        except PointFailed as exc:
+            said = " | ".join(process.log_tail(3)) or "nothing"
+            self.stop()
+            raise PointFailed(f"trex: the server did not start: {exc}; it said: {said}") from None
         self.start_s = time.monotonic() - began
-        self._sharpen_timers()
 
     def ended(self) -> str | None:
         """How it ended, or None while it runs."""
         return how_it_ended("trex server", self._process) if self._process is not None else "trex server: not started"
 
     def threads(self) -> dict[int, str]:
-        """Its threads, by number."""
-        return thread_ids(self.host, self._process.pid) if self._process is not None else {}
+        """Its threads, by number, where they are watched."""
+        return {}
 
     @property
     def pid(self) -> int:
@@ -182,19 +170,61 @@ class TrexServer:
         return self._process.pid if self._process is not None else 0
 
     def stop(self) -> None:
-        """End it, and remove the files DPDK keeps of it."""
+        """End it."""
         if self._process is not None:
-            self._process.stop()
+            self._process.stop(self.grace_s)
             self._process = None
-        if self._runtime is not None:
-            shutil.rmtree(self._runtime, ignore_errors=True)
+
+
+class TrexServer(Server):
+    """A server in the namespace that holds both tester ports."""
+
+    start_timeout_s: ClassVar[float] = 40.0
+
+    def __init__(
+        self, installation: Installation, ports: tuple[Port, Port], layout: CpuLayout, mode: Mode, histograms: bool
+    ) -> None:
+        super().__init__(ports[0].host, histograms=histograms)
+        self._installation = installation
+        self._ports = ports
+        self.cpus = choose_cpus(layout, mode)
+        self._runtime: Path | None = None
+
+    def _begin(self, folder: Path) -> Running:
+        prefix = f"xdplab-{folder.stem}"  # the same in each run on a testbed, which removes what a killed one left
+        self._runtime = Path("/run/dpdk") / prefix
+        shutil.rmtree(self._runtime, ignore_errors=True)
+        config = folder / "trex_cfg.yaml"
+        config.write_text(configuration(self._ports, self.cpus, prefix), encoding="utf-8")
+        self.host.run(["ip", "link", "set", "lo", "up"])  # the client talks to it over loopback of its namespace
+        there = self._installation.folder
+        return self.host.start(
+            [
+                *("env", "--chdir", str(there), str(self._installation.program)),
+                *("-i", "--stl", "--cfg", str(config), "-c", "1", *self._options, "--no-watchdog"),
+            ],
+            log=folder / "server.log",
+            cpus=sorted(set(self.cpus)),
+            env={"LD_LIBRARY_PATH": f"{there}:{there}/so/{os.uname().machine}"},
+            die_with_us=True,
+        )
 
     def _listens(self) -> bool:
-        assert self._process is not None
-        return listens(self.host, f"/proc/{self._process.pid}/net/tcp")
+        return listens(self.host, f"/proc/{self.pid}/net/tcp")
 
-    def _sharpen_timers(self) -> None:
-        """The low-end scheduler sleeps between frames; 50 µs of timer slack would be added to each sleep."""
+    def start(self, folder: Path, well: Callable[[], str | None]) -> None:
+        """And have the low-end scheduler sleep precisely: 50 µs of timer slack would be added to each of its sleeps."""
+        super().start(folder, well)
         for thread in self.threads() if len(self.cpus) == 1 else ():
             with contextlib.suppress(OSError):
                 Path(f"/proc/{thread}/timerslack_ns").write_text("1", encoding="ascii")
+
+    def threads(self) -> dict[int, str]:
+        """All."""
+        return thread_ids(self.host, self.pid) if self.pid else {}
+
+    def stop(self) -> None:
+        """End it, and remove the files DPDK keeps of it."""
+        super().stop()
+        if self._runtime is not None:
+            shutil.rmtree(self._runtime, ignore_errors=True)

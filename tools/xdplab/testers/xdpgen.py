@@ -5,7 +5,6 @@ import contextlib
 import json
 import signal
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import Any, ClassVar
@@ -13,8 +12,9 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from xdplab.hosts import Host, Running
+from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.waiting import how_it_ended, said_something
 from xdplab.model import (
-    InputError,
     Model,
     PointFailed,
     SliceClock,
@@ -28,17 +28,15 @@ from xdplab.model import (
 from xdplab.model.flow_figures import MAX_FLOWS
 from xdplab.model.slices import slices_of
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers.base import RxChoice, Tester, TesterContext, Watch
+from xdplab.testers.base import RxChoice, Tester, TesterContext, Watch, while_well
 from xdplab.testers.senders import Part, merge_parts, parts_of
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
-from xdplab.tools import bpf_program, not_built, program_digest
+from xdplab.tools import program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES = 18, 4
 #: Of the program's answer.
 _DETAIL = ("batch", "started_ns", "ports", "threads", "warmup", "tx_drops_reason")
-#: What a trial may take next to its traffic.
-_GRACE_S = 10.0
 
 
 class XdpgenOptions(Model):
@@ -75,7 +73,7 @@ class Xdpgen(Tester):
         asked, there = self.options.senders or 1, testbed.spec.senders
         if asked > there:
             return f"senders={asked}: the testbed file has senders: {there}"
-        return None if bpf_program("xdpgen") else not_built("xdpgen")
+        return why_not_built("xdpgen")
 
     def senders(self, testbed: TestbedSpec) -> int:
         """All, unless configured otherwise."""
@@ -141,10 +139,9 @@ class Xdpgen(Tester):
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
         """Version that the program reports."""
-        program = bpf_program("xdpgen")
-        if program is None:
+        if why_not_built("xdpgen"):
             return {"xdpgen": "not built"}
-        report = json.loads(host.run([host.program(program), "--version"]).stdout)
+        report = json.loads(host.run([built("xdpgen", host), "--version"]).stdout)
         return {"xdpgen": str(report.get("version")), "libbpf": str(report.get("libbpf"))}
 
 
@@ -152,15 +149,12 @@ class _Session:
     """A process of xdpgen, and one that reflects where the far port is on a machine of its own."""
 
     def __init__(self, context: TesterContext) -> None:
-        program = bpf_program("xdpgen")
-        if program is None:
-            raise InputError(not_built("xdpgen"))
         #: What it was started for.
         self.place = (context.host, context.workdir)
         #: It dies with the thread that started it (PR_SET_PDEATHSIG), which may end in front of the next trial.
         self.ends_with_thread = threading.current_thread() is not threading.main_thread()
         with contextlib.ExitStack() as stack:
-            argv = [context.host.program(program), "-"]
+            argv = [built("xdpgen", context.host), "-"]
             self._process = context.host.converse(argv, log=context.workdir / "xdpgen.log")
             stack.callback(self._process.stop)
             if context.ports.far:
@@ -168,15 +162,9 @@ class _Session:
             self._started = stack.pop_all()
 
     def ask(self, asked: dict[str, Any], context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
-        """What it tells of a trial; the forwarder is looked at once a second, so that a crash ends a long one early."""
+        """What it tells of a trial."""
         self._process.send(json.dumps(asked))
-        deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + _GRACE_S
-        while (line := self._receive()) is None:
-            ended = context.still_well()
-            if ended:
-                raise PointFailed(ended)
-            if time.monotonic() > deadline:
-                raise PointFailed("xdpgen: did not end in time: " + " | ".join(self._process.log_tail(3)))
+        line = while_well(self._receive, self._process, context, trial, "xdpgen")
         try:
             report = json.loads(line)
         except ValueError:
@@ -192,32 +180,27 @@ class _Session:
         self._process.signal(signal.SIGTERM)
         self._started.close()
 
-    def _receive(self) -> str | None:
+    def _receive(self, timeout_s: float) -> str | None:
         try:
-            return self._process.receive(1.0)
+            return self._process.receive(timeout_s)
         except EOFError:
-            code = self._process.wait(1.0)
-            lines = self._process.log_tail()
-            ended = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-            raise PointFailed(f"xdpgen {ended}: {lines[-1] if lines else 'no message'}") from None
+            self._process.wait(1.0)
+            ended = how_it_ended("xdpgen", self._process) or "xdpgen closed its output"
+            raise PointFailed(f"{ended}: {' | '.join(self._process.log_tail(1)) or 'no message'}") from None
 
 
 def _reflector(context: TesterContext) -> Running:
     """On a machine of its own the far port sends frames back by an XDP program of xdpfwd."""
-    mirror, program = context.ports.mirror, bpf_program("xdpfwd")
+    mirror = context.ports.mirror
     assert mirror is not None
-    if program is None:
-        raise InputError(not_built("xdpfwd"))
     folder = FilePath(context.workdir)
     mirror.host.make_folder(folder)
     output = folder / "reflector.out"
-    argv = [mirror.host.program(program), f"--if0={mirror.ifname}", "--mode=native", "--hairpin"]
+    argv = [built("xdpfwd", mirror.host), f"--if0={mirror.ifname}", "--mode=native", "--hairpin"]
     process = mirror.host.start(argv, log=folder / "reflector.log", stdout=output, die_with_us=True)
-    deadline = time.monotonic() + 5.0
-    while not mirror.host.exists(output) or not mirror.host.read(str(output)):
-        if process.wait(0.02) is not None or time.monotonic() > deadline:
-            process.stop()
-            raise PointFailed(f"reflector on {mirror.host.name}: {' | '.join(process.log_tail(2)) or 'not ready'}")
+    if not said_something(mirror.host, output, process, 5.0):
+        process.stop()
+        raise PointFailed(f"reflector on {mirror.host.name}: {' | '.join(process.log_tail(2)) or 'not ready'}")
     return process
 
 

@@ -7,7 +7,6 @@ Their latencies hold both sockets: what an application sees, not what the path t
 import contextlib
 import json
 import math
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Literal
@@ -16,15 +15,17 @@ from pydantic import Field
 
 from xdplab.forwarders.xsk.forwarder import xsk_version
 from xdplab.hosts import Host, Running
+from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
-from xdplab.model import InputError, Model, PointFailed, TrialResult, TrialSpec, Unsupported
+from xdplab.hosts.waiting import said_something
+from xdplab.model import Model, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.socket_options import SocketOptions
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers.base import RxChoice, Tester, TesterContext
+from xdplab.testers.base import RxChoice, Tester, TesterContext, while_well
 
 # the streams of both programs are the same JSON (bpf/common/stream.h)
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
-from xdplab.tools import bpf_program, not_built, program_digest
+from xdplab.tools import program_digest
 
 #: Frames that are queued before one system call sends them, for loads that are paced and for those that are not.
 _PACED_BATCH, _TOP_BATCH = 1, 64
@@ -63,7 +64,7 @@ class XskTester(Tester):
 
     def supported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
-        return None if bpf_program("xsk") else not_built("xsk")
+        return why_not_built("xsk")
 
     def supports_path(self, ports: TesterPorts) -> str | None:
         """Zero-copy needs a driver that has it, a budget for sending a kernel."""
@@ -89,22 +90,19 @@ class XskTester(Tester):
         Raises:
             Unsupported: an option of its sockets is not in force.
         """
-        program = bpf_program("xsk")
-        if program is None:
-            raise InputError(not_built("xsk"))
         answer, host = context.workdir / "xsk-tester.json", context.host
         with contextlib.ExitStack() as stack:
             if context.ports.mirror is not None:
-                stack.enter_context(self._mirror(program, context, context.ports.mirror))
+                stack.enter_context(self._mirror(context, context.ports.mirror))
             process = host.start(
-                [host.program(program), "-"],
+                [built("xsk", host), "-"],
                 stdin=json.dumps(self._configuration(context, trial)),
                 stdout=answer,
                 log=context.workdir / "xsk-tester.log",
                 die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab restore` looks
             )
             try:
-                self._wait(process, context, trial)
+                while_well(process.wait, process, context, trial, self.name)
             finally:
                 process.stop()
         report = self._read(host, process, answer)
@@ -123,38 +121,25 @@ class XskTester(Tester):
         return xsk_version(host)
 
     @contextlib.contextmanager
-    def _mirror(self, program: FilePath, context: TesterContext, port: Port) -> Iterator[None]:
+    def _mirror(self, context: TesterContext, port: Port) -> Iterator[None]:
         """Send everything back at the far port: asleep on the tester's core until a frame comes, then first in line."""
         host = port.host if context.ports.far else context.host
         host.make_folder(context.workdir)
         output = context.workdir / "xsk-mirror.json"
         own = {"role": "reflect", "ports": [_port(port)], "wait": "poll", "policy": "fifo"}
         process = host.start(
-            [host.program(program), "-"],
+            [built("xsk", host), "-"],
             stdin=json.dumps({**self._sockets(), **own, "cpus": [context.layout.tester_tx]}),
             stdout=output,
             log=context.workdir / "xsk-mirror.log",
             die_with_us=True,
         )
         try:
-            deadline = time.monotonic() + 10.0
-            while not (host.exists(output) and host.read(str(output))):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise PointFailed(f"{self.name}: the reflector did not start: {' | '.join(process.log_tail(1))}")
-                time.sleep(0.01)
+            if not said_something(host, output, process, 10.0):
+                raise PointFailed(f"{self.name}: the reflector did not start: {' | '.join(process.log_tail(1))}")
             yield
         finally:
             process.stop()
-
-    def _wait(self, process: Running, context: TesterContext, trial: TrialSpec) -> None:
-        """Sleep until it ends; look at the forwarder once a second so that a crash ends a long trial early."""
-        deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + 10.0
-        while process.wait(1.0) is None:
-            ended = context.still_well()
-            if ended:
-                raise PointFailed(ended)
-            if time.monotonic() > deadline:
-                raise PointFailed(f"{self.name}: did not end in time: {' | '.join(process.log_tail(3))}")
 
     def _read(self, host: Host, process: Running, answer: FilePath) -> dict[str, Any]:
         """Its last line, which it writes whatever happened after it was ready."""

@@ -4,7 +4,6 @@
 What is changed on a host is whether an offered interface is up: those that were down are down again afterwards.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +17,9 @@ from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.cli.lab.written import testbed_text
 from xdplab.hosts import SshHost
 from xdplab.hosts.cables import probe_cables
+from xdplab.hosts.kernel import has_carrier
 from xdplab.hosts.signals import deferred, interruptible
+from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, TestbedSpec, validated
 from xdplab.model.inventory import Role
 from xdplab.results.writing import write_whole
@@ -94,16 +95,12 @@ def _up(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> Iterator[Non
 
 def _with_link(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> list[End]:
     """Those that have carrier within the time that a link takes to come up."""
-    deadline = time.monotonic() + _LINK_S
-    while True:
-        linked = [end for end in ends if _carrier(hosts[end.part], end.ifname)]
-        if len(linked) == len(ends) or time.monotonic() > deadline:
-            return linked
-        time.sleep(0.2)
 
+    def linked() -> list[End]:
+        return [end for end in ends if has_carrier(hosts[end.part], end.ifname)]
 
-def _carrier(host: SshHost, ifname: str) -> bool:
-    return host.read(f"/sys/class/net/{ifname}/carrier") == "1"
+    comes_true(lambda: len(linked()) == len(ends), _LINK_S, 0.2)
+    return linked()
 
 
 def _proposals(

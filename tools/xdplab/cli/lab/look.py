@@ -9,6 +9,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver_facts, text_of
 from xdplab.model import InputError
 from xdplab.model.errors import meant
+from xdplab.testbed.port_settings import in_use
 
 
 class Card(NamedTuple):
@@ -100,14 +101,10 @@ def speed_of(host: Host, ifname: str) -> int | None:
 
 
 def _needed(link: dict[str, Any], routed: set[str]) -> str:
-    addresses = [
-        f"{each['local']}/{each['prefixlen']}" for each in link.get("addr_info", ()) if each["scope"] != "link"
-    ]
     if link["ifname"] in routed:
         return "carries the default route"
-    if addresses:
-        return f"has address {addresses[0]}"
-    return f"belongs to {link['master']}" if link.get("master") else ""
+    used = in_use(link["ifname"], link)
+    return used[0] if used else ""
 
 
 def _with_default_route(host: Host) -> set[str]:

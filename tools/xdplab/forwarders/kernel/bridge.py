@@ -10,6 +10,7 @@ from xdplab.forwarders.pods import ON_VETH, Pods, hops
 from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
+from xdplab.hosts.kernel import ip_batch
 from xdplab.model import PointFailed, Unsupported
 from xdplab.model.pipeline import SIZED
 
@@ -23,7 +24,7 @@ class _Bridge(Instance):
     """One over the ports of a DUT, or one on each side of a container."""
 
     def __init__(self, dut: Dut) -> None:
-        super().__init__(dut)
+        super().__init__("linux-bridge", dut)
         self._pods = Pods(dut)
 
     def start(self) -> None:
@@ -49,7 +50,7 @@ class _Bridge(Instance):
             for ifname in ends:
                 lines += [f"link set {ifname} master {bridge}", f"link set {ifname} type bridge_slave {options}"]
             lines.append(f"link set {bridge} up")
-        host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        ip_batch(host, lines)
         if kind == "vlan":
             access, trunk = ports
             host.run(["bridge", "vlan", "add", "dev", access, "vid", str(VLAN), "pvid", "untagged"])
@@ -98,7 +99,7 @@ class _Bridge(Instance):
             f"route replace {there.next_hop}/32 dev {there.ifname} src {there.address}",
             f"link set {_TUNNEL} up",
         ]
-        self.dut.host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        ip_batch(self.dut.host, lines)
         return _TUNNEL
 
 

@@ -13,6 +13,7 @@ from xdplab.forwarders.changes import SPARE, Change, Changing, Step, count_diffe
 from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
+from xdplab.hosts.kernel import ip_batch
 from xdplab.model import MissingProgram, Model
 from xdplab.model.pipeline import ROUTED
 
@@ -49,7 +50,7 @@ class _Router(Instance):
     """Routes and rules over the ports of a DUT."""
 
     def __init__(self, dut: Dut, *, flowtable: bool) -> None:
-        super().__init__(dut)
+        super().__init__("linux-router", dut)
         self._flowtable = flowtable
         #: Files of /proc/sys -> what they had.
         self._found: dict[str, str] = {}
@@ -72,7 +73,7 @@ class _Router(Instance):
                 self._found[path] = dut.host.read(path)
                 dut.host.write(path, value)
         routes = [line for side in both for line in _routes(dut, side)]
-        dut.host.run(["ip", "-batch", "-"], stdin="\n".join([*routes, f"route add blackhole {TRAP}"]) + "\n")
+        ip_batch(dut.host, [*routes, f"route add blackhole {TRAP}"])
         rules = "\n".join(self.rules())
         if rules:
             dut.host.run(["nft", "-f", "-"], stdin=f"table ip {_TABLE} {{\n{rules}\n}}\n", timeout_s=120.0)
@@ -181,8 +182,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
             return Change(steps, lambda: _forget(host), often=True)
 
         def batch(verb: str) -> None:
-            lines = [f"route {verb} blackhole {IPv4Address(each)}" for each in numbers]
-            host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n", timeout_s=120.0)
+            ip_batch(host, (f"route {verb} blackhole {IPv4Address(each)}" for each in numbers))
 
         def routes() -> int:
             return host.run(["ip", "route", "show", "root", str(SPARE)]).stdout.count("blackhole")
@@ -196,8 +196,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         networks = [(str(side.network), f"via {side.next_hop} dev {side.ifname} onlink") for side in sides(dut)]
 
         def to(proto: str) -> None:
-            lines = [f"route replace {network} {way} proto {proto}" for network, way in networks]
-            dut.host.run(["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+            ip_batch(dut.host, (f"route replace {network} {way} proto {proto}" for network, way in networks))
 
         def theirs() -> int:
             return len(dut.host.run(["ip", "route", "show", "proto", _OTHER]).stdout.splitlines())

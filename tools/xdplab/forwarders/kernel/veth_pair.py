@@ -37,7 +37,7 @@ class VethPair(InstanceForwarder[NoOptions, Instance]):
         if client != server[::-1]:
             names = " and ".join(port.ifname for port in dut.peers)
             raise PointFailed(f"{self.name}: {names} are not the two ends of one veth pair")
-        self.instance = Instance(dut)
+        self.instance = Instance(self.name, dut)
 
     def mode(self) -> dict[str, Any]:
         """Nobody forwards."""

@@ -10,8 +10,9 @@ from pydantic import model_validator
 
 from xdplab.forwarders.base import Counting, Dut
 from xdplab.forwarders.pods import ON_VETH, Pods, hops
-from xdplab.forwarders.process import EventProcess, InstanceForwarder, built, by_hash, why_not_built
+from xdplab.forwarders.process import EventProcess, InstanceForwarder, by_hash
 from xdplab.hosts import Host, Running
+from xdplab.hosts.bpf import built, why_not_built
 from xdplab.model import Model, NamesProgram
 
 

@@ -22,7 +22,6 @@ from xdplab.forwarders.changes import (
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.readback import queues
-from xdplab.forwarders.process import wait_until
 from xdplab.model import PointFailed
 
 #: Of the rules that come and go: they stand above all others, and no frame of the traffic is theirs.
@@ -124,7 +123,7 @@ class OvsChanges:
         def to(number: int) -> Callable[[], None]:
             def act() -> None:
                 self._ovs.vsctl("set", "Interface", name, f"options:n_rxq={number}")
-                wait_until(lambda: there() == number, _SEEN_S, f"{self._ovs.name}: {number} queues of {name}")
+                self._ovs.until(lambda: there() == number, _SEEN_S, f"{number} queues of {name}")
 
             return act
 

@@ -3,7 +3,6 @@
 
 import contextlib
 import re
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,9 +10,10 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs import database, openflow
 from xdplab.forwarders.ovs.builds import Build, empty_database
 from xdplab.forwarders.ovs.lookups import LookupCounts
-from xdplab.forwarders.process import Instance, how_it_ended, wait_until
+from xdplab.forwarders.process import Instance
 from xdplab.hosts import Running
 from xdplab.hosts.kernel import thread_ids
+from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import PointFailed, XdplabError
 
 #: Not `br0`, which a machine may have.
@@ -33,16 +33,16 @@ class Ovs(Instance):
             build: whose programs.
             timeout_s: how long each step of its start may take.
         """
-        super().__init__(dut)
-        self.name = name
+        super().__init__(name, dut)
         self.host = dut.host
         self.build = build
+        #: Of each step of its start.
+        self.timeout_s = timeout_s
         #: Of its ports, in the order of the DUT's.
         self.names: list[str] = []
         #: Programs of others without which no frame comes through, by name.
         self.beside: dict[str, Running] = {}
         self.lookups = LookupCounts()
-        self._timeout_s = timeout_s
         self._processes: dict[str, Running] = {}
 
     def start(
@@ -134,7 +134,7 @@ class Ovs(Instance):
         Raises:
             PointFailed: it failed.
         """
-        argv = [self.build.vsctl, f"--db=unix:{self._path('db.sock')}", f"--timeout={int(self._timeout_s)}", *args]
+        argv = [self.build.vsctl, f"--db=unix:{self._path('db.sock')}", f"--timeout={int(self.timeout_s)}", *args]
         return str(self._asked(lambda: self.host.run(argv).stdout))
 
     def transact(self, *operations: dict[str, Any]) -> list[dict[str, Any]]:
@@ -175,24 +175,6 @@ class Ovs(Instance):
             [*argv, *common], log=self.dut.rundir / f"{name}.log", cpus=cpus, env={**folders, **env}
         )
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Waits for a condition as long as a step of its start may take.
-
-        Raises:
-            PointFailed: a process ended, or the condition does not hold in time.
-        """
-
-        def holds() -> bool:
-            self._check_alive()
-            return condition()
-
-        wait_until(holds, self._timeout_s, f"{self.name}: {what}")
-
-    def _check_alive(self) -> None:
-        ended = self.ended()
-        if ended:
-            raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
-
     def _wait_for_database(self) -> None:
         """Until it answers: its socket is there a moment before anybody listens at it."""
         socket = self.dut.rundir / "db.sock"
@@ -201,17 +183,17 @@ class Ovs(Instance):
             if not self.host.exists(socket):
                 return False
             with contextlib.suppress(XdplabError):
-                return bool(self.host.ask_socket(socket, "echo", "here", timeout_s=self._timeout_s) == ["here"])
+                return bool(self.host.ask_socket(socket, "echo", "here", timeout_s=self.timeout_s) == ["here"])
             return False
 
-        self.until(answers, "an answer of its database")
+        self.until(answers, self.timeout_s, "an answer of its database")
 
     def _wait_until_configured(self) -> None:
         """Until the daemon has taken over what the database had at its start."""
-        deadline = time.monotonic() + self._timeout_s
-        while self.transact(database.CONFIGURED)[0].get("error") == database.TIMED_OUT:
-            self._check_alive()
-            if time.monotonic() > deadline:
-                raise PointFailed(f"{self.name}: not configured after {self._timeout_s:g} s")
+        self.until(
+            lambda: self.transact(database.CONFIGURED)[0].get("error") != database.TIMED_OUT,
+            self.timeout_s,
+            "its configuration",
+        )
         for name, error in self.port_errors().items():
             raise PointFailed(f"{self.name}: port {name}: {error}")

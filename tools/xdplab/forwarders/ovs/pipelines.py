@@ -15,7 +15,6 @@ from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.openflow import ask_rules, rule_counts
 from xdplab.forwarders.ovs.options import SwitchOptions
 from xdplab.forwarders.pods import hops
-from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.work import (
     BUCKET_MACS,
     METER_PPS,
@@ -279,7 +278,7 @@ def _open_tunnel(ovs: Ovs) -> None:
     )
     ovs.host.run(["ip", "address", "add", f"{there.address}/{_BITS}", "dev", BRIDGE])
     ovs.host.run(["ip", "link", "set", BRIDGE, "up"])
-    wait_until(lambda: route_added(ovs, there.next_hop), 5.0, f"{ovs.name}: a route to {there.next_hop}")
+    ovs.until(lambda: route_added(ovs, there.next_hop), 5.0, f"a route to {there.next_hop}")
     ovs.control("tnl/neigh/set", BRIDGE, there.next_hop, there.peer_mac)
 
 

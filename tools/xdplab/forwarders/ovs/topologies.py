@@ -14,7 +14,6 @@ from xdplab.forwarders.dpdk.testpmd import MEMORY_MIB, PROGRAM, forwards, not_in
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.pipelines import TUNNEL_ENDS, route_added
 from xdplab.forwarders.pods import ON_VETH, Pods, add_veth, join, mtu_of
-from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.work import VNI
 from xdplab.hosts.kernel import offloads_off
 from xdplab.testbed import Port
@@ -125,9 +124,10 @@ class VhostUser(Topology):
                 hold_stdin=True,  # it ends when it reads the end of its standard input
                 env={"RUNTIME_DIRECTORY": str(self._dut.rundir)},
             )
-            ovs.until(partial(forwards, pod, running.pid, _WORKER), f"the forwarding thread of {name}")
+            ovs.until(partial(forwards, pod, running.pid, _WORKER), ovs.timeout_s, f"the forwarding thread of {name}")
         ovs.until(
             lambda: all(ovs.interfaces("link_state").get(name) == "up" for name in self._pods.names),
+            ovs.timeout_s,
             "links of all virtio-user ports",
         )
 
@@ -160,7 +160,7 @@ class TunnelLink(Topology):
         ovs.host.run(["ip", "link", "set", BRIDGE, "up"])
         mac = ovs.host.read(f"/sys/class/net/{BRIDGE}/address").strip()
         for address in TUNNEL_ENDS:
-            wait_until(partial(route_added, ovs, address), 5.0, f"{ovs.name}: a route to {address}")
+            ovs.until(partial(route_added, ovs, address), 5.0, f"a route to {address}")
             ovs.control("tnl/neigh/set", BRIDGE, address, mac)
 
     def remove(self) -> None:

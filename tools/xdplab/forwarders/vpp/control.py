@@ -11,11 +11,11 @@ Facts about vpp-papi 2.4.2 that shape this module:
 """
 
 import enum
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from xdplab.hosts.waiting import comes_true
 from xdplab.model import PointFailed, Unsupported, XdplabError
 
 #: What VPP's vnet/error.h calls the answers that these forwarders can meet.
@@ -204,11 +204,8 @@ class VppControl:
         if self._reader is None:
             self._reader = self._make_reader(self._stats_address)
             self._reader.connect()
-        deadline = time.monotonic() + 1.0
-        while self._reader.in_progress:
-            if time.monotonic() > deadline:
-                raise OSError("VPP has been writing for 1 s")
-            time.sleep(0.001)
+        if not comes_true(lambda: not self._reader.in_progress, 1.0):
+            raise OSError("VPP has been writing for 1 s")
         return self._reader
 
 

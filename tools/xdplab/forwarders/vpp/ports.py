@@ -18,7 +18,7 @@ from xdplab.forwarders.vpp.options import (
 from xdplab.forwarders.vpp.process import Interface
 from xdplab.forwarders.vpp.program import numbers
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import why_no_zero_copy, xsk_sockets
+from xdplab.hosts.kernel import why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
 
 _NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_API_FLAGS_MULTI_BUFFER"
@@ -62,7 +62,7 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
             except VppRefused as exc:
                 raise self._refusal(exc, dut.host, port.ifname) from None
             indexes.append(int(reply["sw_if_index"]))
-        if any(sock["zero_copy"] for pid in self.pids() for sock in xsk_sockets(dut.host, pid)):
+        if any(sock["zero_copy"] for pid in self.pids() for sock in dut.host.xsk_sockets(pid)):
             self._refuse_slow_zero_copy(str(control.call("show_version")["version"]))
         return indexes
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import Instance, how_it_ended, wait_until
+from xdplab.forwarders.process import Instance
 from xdplab.forwarders.vpp.control import VppAway, VppControl
 from xdplab.forwarders.vpp.program import rendered
 from xdplab.forwarders.vpp.runtime import NodeCounts
 from xdplab.hosts.kernel import thread_ids
+from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import PointFailed, Unsupported
 
 _START_TIMEOUT_S = 20.0
@@ -55,7 +56,7 @@ class Vpp(Instance):
         Raises:
             PointFailed: its sockets cannot be where the run directory is.
         """
-        super().__init__(dut)
+        super().__init__("vpp", dut)
         self.interfaces: list[Interface] = []
         self.nodes = NodeCounts()
         self._control: VppControl | None = None
@@ -84,7 +85,8 @@ class Vpp(Instance):
         Raises:
             PointFailed: it ended, or they did not appear.
         """
-        wait_until(self._listens, _START_TIMEOUT_S, "vpp: its API socket")
+        exists = self.dut.host.exists
+        self.until(lambda: exists(self.api_socket) and exists(self.stats_socket), _START_TIMEOUT_S, "its API socket")
 
     def connect(self, connect: Callable[[str, str], VppControl]) -> None:
         """Connect to its sockets; where that is refused it is tried again: VPP may not listen yet.
@@ -98,7 +100,7 @@ class Vpp(Instance):
                 self._control = connect(self.api_socket, self.stats_socket)
                 return
             except VppAway:
-                self._listens()  # raises when it ended
+                self.check_alive()
                 if time.monotonic() > deadline:
                     raise
             time.sleep(0.02)
@@ -165,12 +167,6 @@ class Vpp(Instance):
             self._control.close()
         self._running.stop(5.0)
         self._remove_shared_memory()
-
-    def _listens(self) -> bool:
-        ended = self.ended()
-        if ended:
-            raise PointFailed(f"{ended}: {' | '.join(self.log_tail()[-2:])}")
-        return self.dut.host.exists(self.api_socket) and self.dut.host.exists(self.stats_socket)
 
     def _remove_shared_memory(self) -> None:
         where = "/dev/shm"  # noqa: S108 - where VPP puts it

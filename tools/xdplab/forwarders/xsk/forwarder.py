@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from xdplab.forwarders.base import Counting, Dut, Forwarder, ProbeTarget
-from xdplab.forwarders.process import EventProcess, InstanceForwarder, built, why_not_built
+from xdplab.forwarders.process import EventProcess, InstanceForwarder
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import queue_napis, why_no_tx_skb_budget, why_no_zero_copy
+from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
 from xdplab.model.forwarder import Role
 from xdplab.model.socket_options import LATER, SocketOptions
-from xdplab.tools import bpf_program
 
 _HUGEPAGE_BYTES = 2 << 20
 _PORTS = 2
@@ -118,7 +118,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
                     "zero-copy frame; mode=native, or bind=copy"
                 )
             if sock["busy_poll_active"] and self.options.prefer_busy_poll:
-                napis = queue_napis(dut.host, ifname, queue)
+                napis = dut.host.queue_napis(ifname, queue)
                 # the kernel then wakes nobody to send (xsk_no_wakeup), and polls the NAPI that receives
                 if napis["rx"] is not None and napis["tx"] != napis["rx"]:
                     return (
@@ -205,10 +205,9 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
 
 def xsk_version(host: Host) -> dict[str, str]:
     """Of `bpf/xsk`."""
-    program = bpf_program("xsk")
-    if program is None:
+    if why_not_built("xsk"):
         return {"xsk": "not built"}
-    return {"xsk": str(json.loads(host.run([host.program(program), "--version"]).stdout)["version"])}
+    return {"xsk": str(json.loads(host.run([built("xsk", host), "--version"]).stdout)["version"])}
 
 
 def _trace(dut: Dut) -> str:

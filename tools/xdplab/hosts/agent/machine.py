@@ -308,7 +308,10 @@ class Machine:
 
     @operation
     def suspend_timeouts(self, ifname: str, wanted_ns: Sequence[int] = ()) -> list[int] | None:
-        """irq-suspend-timeout (ns) of the NAPIs of an interface, after setting them to `wanted_ns` if it is given."""
+        """irq-suspend-timeout (ns) of the NAPIs of an interface, after setting them to `wanted_ns` if it is given.
+
+        None where kernel or driver has none. Source: Documentation/networking/napi.rst, "IRQ suspension" (6.13).
+        """
         with _about(f"irq-suspend-timeout of {ifname}"):
             return self.within(netlink.suspend_timeouts, ifname, wanted_ns)
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from xdplab.hosts.bpf import built
 from xdplab.hosts.kernel import is_veth, link_mtu, napi_on
 from xdplab.methods.applications.spec import Feature
 from xdplab.model import PointFailed, Unsupported, XdplabError
 from xdplab.testbed import Port
 from xdplab.testbed.port_settings import features
-from xdplab.tools import bpf_program, not_built
 
 #: Benchmarking addresses (RFC 2544 appendix C.2.2), where ports have none.
 _CLIENT, _SERVER = "198.18.0.1", "198.18.0.2"
@@ -178,10 +178,7 @@ class Ends:
 
     def _tag(self, stack: contextlib.ExitStack, port: Port, folder: Path) -> None:
         """The port speaks in the VLAN only. By programs of tc: not every kernel has interfaces of VLANs."""
-        program = bpf_program("xdpapp")
-        if program is None:
-            raise Unsupported(not_built("xdpapp"))
-        argv = [port.host.program(program), "vlan", port.ifname, str(self.vlan)]
+        argv = [built("xdpapp", port.host), "vlan", port.ifname, str(self.vlan)]
         process = port.host.converse(argv, log=folder / f"vlan-{port.role}.log")
         stack.callback(process.stop)
         try:

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many CPUs are busy in the middle of a trial: the price of what comes through, whoever pays it."""
 
-import os
 import threading
 import time
 from collections.abc import Callable
 
 from xdplab.forwarders import Dut
-from xdplab.hosts.kernel import CpuTicks, cpu_ticks
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from xdplab.hosts.kernel import CpuUse, cpu_use
 
 
 class BusyCpus:
@@ -36,12 +33,12 @@ class BusyCpus:
     def _watch(self) -> None:
         if self._ended.wait(self._begin_s):
             return
-        before, began_s = cpu_ticks(self._host), time.monotonic()
+        before, began_s = cpu_use(self._host), time.monotonic()
         if not self._ended.wait(self._length_s):
-            self._found = busy_cpus(before, cpu_ticks(self._host), time.monotonic() - began_s)
+            self._found = busy_cpus(before, cpu_use(self._host), time.monotonic() - began_s)
 
 
-def busy_cpus(before: dict[int, CpuTicks], after: dict[int, CpuTicks], elapsed_s: float) -> float:
+def busy_cpus(before: dict[int, CpuUse], after: dict[int, CpuUse], elapsed_s: float) -> float:
     """Mean number of CPUs that were busy between two readings."""
-    away_s = [(after[cpu].away - before[cpu].away) / _TICKS_PER_S for cpu in before.keys() & after.keys()]
+    away_s = [(after[cpu].away_ns - before[cpu].away_ns) / 1e9 for cpu in before.keys() & after.keys()]
     return sum(max(0.0, 1 - each / elapsed_s) for each in away_s)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.forwarders.process import wait_until
 from xdplab.hosts import Completed, Conversation, Host, memcached_client
+from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.waiting import wait_until
 from xdplab.methods.applications import sockperf
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Workload
 from xdplab.methods.shared import servers
 from xdplab.model import CpuLayout, LatencySummary, Model, PointFailed
-from xdplab.tools import bpf_program, not_built
 
 _OUR_PORT, _IPERF_PORT, _WEB_PORT, _MEMCACHED_PORT, _SOCKPERF_PORT = 5001, 5201, 8080, 11211, 11111
 #: Program of the server, and of the client.
@@ -64,7 +64,7 @@ class Outcome(Model):
 def missing(ends: Ends, workload: Workload) -> str | None:
     """None, or what is not installed, and the command that installs it."""
     if workload.kind not in NEEDS:
-        return None if bpf_program("xdpapp") else not_built("xdpapp")
+        return why_not_built("xdpapp")
     server, client = NEEDS[workload.kind]
     return servers.missing_program(ends.server.host, server) or servers.missing_program(ends.client.host, client)
 
@@ -260,10 +260,7 @@ class Programs:
 
     @staticmethod
     def _pinned(host: Host, cpu: int, arguments: Sequence[str]) -> list[str]:
-        program = bpf_program("xdpapp")
-        if program is None:
-            raise PointFailed(not_built("xdpapp"))
-        return ["taskset", "-c", str(cpu), host.program(program), *arguments]
+        return ["taskset", "-c", str(cpu), built("xdpapp", host), *arguments]
 
     def _asked(self, server: Conversation) -> dict[str, Any]:
         server.send("")

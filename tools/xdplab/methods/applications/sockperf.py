@@ -9,10 +9,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from hdrh.histogram import HdrHistogram
-
 from xdplab.forwarders.scrape import Line
 from xdplab.model import LatencySummary, Model, PointFailed
+from xdplab.model.histogram import HIGHEST_NS, histogram_of
 
 #: Of the shortest message.
 LEAST_BYTES = 14
@@ -22,7 +21,6 @@ _ASLEEP_S, _WARM_UP_S, _LAST_S = 2.1, 0.4, 0.05
 BEFORE_S = _ASLEEP_S + 0.9 * _WARM_UP_S
 #: Those that it prints.
 _PERCENTILES = (25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999)
-_HIGHEST_NS = 10_000_000_000
 #: Its log and its percentiles round differently.
 _ROUNDED_NS = 1
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -69,9 +67,9 @@ class RoundTrips(Model):
         times_ns = sorted(_ns(found["us"]) for found in _MESSAGE.each(log))
         if not times_ns or len(times_ns) != self.received or not self._is_of(times_ns):
             raise PointFailed("sockperf: the round trips in its log do not match its percentiles")
-        histogram = HdrHistogram(1, _HIGHEST_NS, 3)
+        histogram = histogram_of()
         for time_ns in times_ns:
-            histogram.record_value(min(time_ns, _HIGHEST_NS))
+            histogram.record_value(min(time_ns, HIGHEST_NS))
         return LatencySummary(
             count=len(times_ns),
             min_ns=times_ns[0],

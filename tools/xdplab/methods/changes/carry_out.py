@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from xdplab.forwarders.base import NewFlows
 from xdplab.forwarders.changes import Change, Changing, Step
-from xdplab.forwarders.process import wait_until
 from xdplab.hosts import SshHost
+from xdplab.hosts.waiting import wait_until
 from xdplab.measure.method import MethodResult, Session
 from xdplab.methods.changes.figures import ChangeRecord, NewFlowsRecord, StepDone
 from xdplab.model import PointFailed, TrialResult, TrialSpec, Unsupported, XdplabError

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from xdplab.forwarders import Dut
-from xdplab.forwarders.process import wait_until
 from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import Host, Running, cpu_job, memcached_client
+from xdplab.hosts.waiting import wait_until
 from xdplab.methods.shared import servers
 from xdplab.model import PointFailed
 from xdplab.model.functions import NfTraffic

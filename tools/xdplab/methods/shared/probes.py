@@ -9,12 +9,11 @@ from typing import Any
 
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import ProbeTarget
-from xdplab.forwarders.process import wait_until
 from xdplab.hosts import perf_probe
-from xdplab.hosts.kernel import xdp_attachment
+from xdplab.hosts.bpf import built
+from xdplab.hosts.waiting import wait_until
 from xdplab.methods.shared.batches import ProbeRecords
 from xdplab.model import PointFailed, Unsupported
-from xdplab.tools import bpf_program, not_built
 
 #: Records that fit the ring of `bpf/ovsprobe`, which is read when all is over.
 ROOM = 60_000
@@ -79,10 +78,8 @@ def attached(dut: Dut, target: ProbeTarget, every: int) -> Iterator[Probes]:
     Raises:
         Unsupported: the program has no probes, or this kernel does not take them.
     """
-    program = bpf_program("ovsprobe")
-    if program is None:
-        raise Unsupported(not_built("ovsprobe"))
-    attachment = xdp_attachment(dut.host, target.ifname) if target.ifname else None
+    program = built("ovsprobe", dut.host)
+    attachment = dut.host.xdp(target.ifname) if target.ifname else None
     numbers: dict[str, Any] = {
         "--pid": target.pid,
         "--tid": target.tid,
@@ -91,7 +88,7 @@ def attached(dut: Dut, target: ProbeTarget, every: int) -> Iterator[Probes]:
         **({"--prog-id": attachment.prog_id} if attachment else {}),
     }
     words = [word for name, value in numbers.items() for word in (name, str(value))]
-    probes = Probes(dut, "ovsprobe", [dut.host.program(program), "--binary", target.program, *words])
+    probes = Probes(dut, "ovsprobe", [program, "--binary", target.program, *words])
     try:
         probes.wait_until_ready()
         yield probes

@@ -38,7 +38,6 @@ class SweepAnalysis(Model):
     configurations: tuple[Configuration, ...]
     #: Left out of the groups; those that lost frames are nobody's best either.
     outliers: tuple[Outlier, ...]
-    outlier_limit_us: float | None
     outlier_rule: Rule | None
     clustering: Clustering
     rules: RuleSet
@@ -104,7 +103,6 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
         factors=table.factors,
         configurations=tuple(sorted(table.rows, key=table.value_us)),
         outliers=tuple(outliers),
-        outlier_limit_us=limit_us,
         outlier_rule=outlier_rule,
         clustering=grouped,
         rules=rules,

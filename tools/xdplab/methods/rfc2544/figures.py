@@ -211,7 +211,7 @@ class RecoveryFound(Model):
 
 
 class ResetFound(Model):
-    """§26.6. Runs of before the suite's own part was measured have the gap alone."""
+    """§26.6."""
 
     #: Longest time between the departures of two frames that arrived.
     gap_us: Spread | None

@@ -15,6 +15,8 @@ from xdplab.stats.interval import MIN_PAIRS, Interval
 _UNSETTLED = 1000.0
 #: Above, a gain is so many times the other figure; below, so many per cent more.
 _TIMES = 3.0
+#: Of two points without a comparison.
+NEVER_PAIRED = "never measured in the same repetition"
 
 
 def interval_text(found: Interval) -> str:
@@ -215,6 +217,11 @@ def figure_of(point: PointSummary, metric: Figure) -> str:
     unit, per = metric.said
     found = point.measured.get(metric.key)
     return found.text(per, f" {unit}") if found else "(none)"
+
+
+def capitalized(text: str) -> str:
+    """The first letter of a sentence; a unit or a name with capitals stays as it is."""
+    return text[:1].upper() + text[1:]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from xdplab.analysis.sweep.importance import Importance, importances, permutatio
 from xdplab.analysis.sweep.outliers import Outlier, lossy, reference_us, split
 from xdplab.analysis.sweep.rules import Rule, RuleSet, find_rules
 from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
+from xdplab.analysis.words import capitalized
 from xdplab.measure import method_class
 from xdplab.model import Model, RunRecord, StudySpec, TrialRecord
 from xdplab.model.digits import percent
@@ -157,8 +158,7 @@ def _what_matters(found: Sequence[Importance], lossy: Sequence[str]) -> str:
     if idle:
         most = ratio_words(max(each.visible or 0 for each in idle))
         clauses.append(f"no effect above {most} of {', '.join(each.factor for each in idle)}")
-    sentence = "; ".join(clauses)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    return f"{capitalized('; '.join(clauses))}."
 
 
 def _with_effect(one: Importance) -> str:

@@ -79,7 +79,7 @@ def _compare(figure: PublishedFigure, summaries: Sequence[PointSummary]) -> dict
         for theirs in summaries
         if (ours.forwarder, theirs.forwarder) == (ratio.of, ratio.to) and ours.setting == theirs.setting
     }
-    return corrected({key: one for key, one in found.items() if one is not None})
+    return corrected(found)
 
 
 def _mpps(summary: PointSummary, metric: str) -> float | None:

@@ -248,7 +248,7 @@ def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence
         return None
     alike = [s for s in measured if s.setting == reference.setting and s.point_id != reference.point_id]
     found = {(s.point_id, metric): compare_points(s, reference, metric) for s in alike for metric in _GAINS}
-    adjusted = corrected({key: one for key, one in found.items() if one is not None})
+    adjusted = corrected(found)
     by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
     return Ablation(
         reference=reference,

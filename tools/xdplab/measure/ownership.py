@@ -8,6 +8,7 @@ twice, sends one that somebody else is writing to, or one that was left over fro
 from collections.abc import Sequence
 
 from xdplab.model import TrialRecord
+from xdplab.model.digits import counted
 
 
 def ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
@@ -19,13 +20,9 @@ def ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
     return tuple(
         said
         for count, said in (
-            (twice, f"delivered {_frames(twice)} twice"),
-            (damaged, f"delivered {_frames(damaged)} damaged"),
-            (earlier, f"delivered {_frames(earlier)} of earlier trials, from before it was started"),
+            (twice, f"delivered {counted(twice, 'frame')} twice"),
+            (damaged, f"delivered {counted(damaged, 'frame')} damaged"),
+            (earlier, f"delivered {counted(earlier, 'frame')} of earlier trials, from before it was started"),
         )
         if count
     )
-
-
-def _frames(count: int) -> str:
-    return f"{count:,} frame{'s' * (count > 1)}"

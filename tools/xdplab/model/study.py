@@ -6,12 +6,12 @@ import itertools
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
-from xdplab.model.base import Model, OneOrMany, Shown
+from xdplab.model.base import Many, Model, Shown
 from xdplab.model.design import (
     Constraint,
     DesignSpec,
@@ -19,7 +19,6 @@ from xdplab.model.design import (
     Levels,
     Scalar as Scalar,  # part of the models here, so of what is imported from here
     SweepSpec,
-    as_levels,
 )
 from xdplab.model.disturbance import DisturbanceRule
 from xdplab.model.errors import InputError, meant
@@ -63,14 +62,14 @@ class StudySpec(Model):
     #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, instead of `tester`: do they agree?
-    testers: Annotated[tuple[str, ...], OneOrMany] = ()
+    testers: Many[str] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
     #: `reflect`, because a one-way latency needs one clock.
-    path: Annotated[tuple[Path, ...], OneOrMany] = ()
+    path: Many[Path] = ()
     #: Those of the study; a method may add forwarders of its own (`all_forwarders`).
-    forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
+    forwarders: Many[ForwarderSpec] = ()
     #: Two forwarders (by title, or by name) whose ratio is the first sentence; None: those of a study that has two.
     answer: tuple[str, str] | None = None
     #: Published figures to print next to ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
@@ -90,9 +89,9 @@ class StudySpec(Model):
     #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
     #: Sizes instead of the one of `traffic`; each is a point.
-    frame_bytes: Annotated[tuple[FrameBytes, ...], OneOrMany] = ()
+    frame_bytes: Many[FrameBytes] = ()
     #: What the forwarders do with frames; each is a point. See `xdplab.model.pipeline`.
-    pipeline: Annotated[tuple[PipelineText, ...], OneOrMany] = (Pipeline(),)
+    pipeline: Many[PipelineText] = (Pipeline(),)
     #: What is measured, and how long.
     method: AnyMethod = Field(default_factory=default_method)
     #: How often each point is measured.
@@ -167,11 +166,6 @@ class StudySpec(Model):
             raise ValueError("a tester is there twice")
         return value
 
-    @field_validator("path", "forwarders", "frame_bytes", "testers", "pipeline", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return value if isinstance(value, (list, tuple)) else (value,)
-
     @model_validator(mode="after")
     def _something_to_measure(self) -> "StudySpec":
         if not self.all_forwarders:
@@ -196,21 +190,6 @@ class StudySpec(Model):
         if value is None or (isinstance(value, list | tuple) and len(value) == 2):
             return value
         raise ValueError("two forwarders are expected, or null for none")
-
-    @field_validator("knobs", "tester_options", mode="before")
-    @classmethod
-    def _values_or_one(cls, value: Any) -> Any:
-        return as_levels(value)
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _options_or_one(cls, value: Any) -> Any:
-        return {key: as_levels(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-    @field_validator("design", mode="before")
-    @classmethod
-    def _design_by_name(cls, value: Any) -> Any:
-        return {"kind": value} if isinstance(value, str) else value
 
 
 class Point(Model):

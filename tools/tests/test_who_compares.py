@@ -110,7 +110,7 @@ TEMPLATES = {
     "methods/tracing/report.html.j2": "a question, whose table is not judged",
     "report/agreement.html.j2": "title of a table whose cells are comparisons",
     "report/site.html.j2": "title of the groups that jumpavg finds",
-    "report/sweep.html.j2": "words around Importance and Advice, and as measured, which it says",
+    "report/sweep.html.j2": "words around Importance and ChangeAdvice, and as measured, which it says",
 }
 
 

@@ -3,7 +3,7 @@
 
 from collections.abc import Collection, Sequence
 
-from xdplab.analysis.sweep.changes import Advice, advise
+from xdplab.analysis.sweep.changes import ChangeAdvice, advise
 from xdplab.analysis.sweep.clusters import Clustering, cluster
 from xdplab.analysis.sweep.effects import Anova, anova
 from xdplab.analysis.sweep.importance import Importance, importances, permutations, ratio_words
@@ -44,7 +44,7 @@ class SweepAnalysis(Model):
     rules: RuleSet
     importance: tuple[Importance, ...]
     anova: Anova
-    advice: Advice
+    advice: ChangeAdvice
     #: Configurations that could not be measured, or whose p99 is not known: reason -> how many.
     unmeasured: dict[str, int]
 

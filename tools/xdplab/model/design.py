@@ -132,6 +132,11 @@ class SweepSpec(Model):
     published_names: dict[str, str] = {}
 
 
+def as_written(value: Scalar) -> str:
+    """In a file, on a command line, in a title: `true` for True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def same_level(one: Scalar, other: Scalar) -> bool:
     """Levels are compared as they are written: `true` is True, and 1 is not."""
     return str(one).lower() == str(other).lower()

@@ -19,6 +19,7 @@ from xdplab.model.design import (
     Levels,
     Scalar as Scalar,  # part of the models here, so of what is imported from here
     SweepSpec,
+    as_written,
 )
 from xdplab.model.disturbance import DisturbanceRule
 from xdplab.model.errors import InputError, meant
@@ -122,8 +123,7 @@ class StudySpec(Model):
 
     def tester_with(self, options: Mapping[str, Scalar]) -> str:
         """`tester` with more options, as `name:option=value,...`."""
-        written = {key: str(value).lower() if isinstance(value, bool) else value for key, value in options.items()}
-        given = [f"{key}={value}" for key, value in written.items()]
+        given = [f"{key}={as_written(value)}" for key, value in options.items()]
         name, _, rest = self.tester.partition(":")
         return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
 

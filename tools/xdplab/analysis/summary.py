@@ -19,11 +19,11 @@ from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
 from xdplab.measure.flows import flows_of, new_flows_of
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
 from xdplab.measure.method import Method
-from xdplab.measure.ownership import ownership_faults
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.measure.usable import measured_of, usable_repetitions
 from xdplab.model import Point, RunRecord, TrialRecord
+from xdplab.model.digits import counted
 from xdplab.model.naming import unusual
 from xdplab.stats.contamination import away
 
@@ -139,7 +139,7 @@ def _summary(
         sent=sum(trial.result.sent for trial in chosen if trial.result),
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
-        faults=ownership_faults(trials),
+        faults=_ownership_faults(trials),
         out_of_order=sum(stream.out_of_order for stream in streams),
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
         flows=flows.number,
@@ -161,6 +161,28 @@ def _summary(
         unsupported_clauses={} if clause else method.unsupported_clauses(trials),
         by_repetition=figures,
         alike_within=run.study.alike_within,
+    )
+
+
+def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Whether a forwarder let go of each frame once, as it came: what the tester counted in all of its trials.
+
+    A forwarder shares memory with the kernel, and a frame's buffer has one owner at a time. Who forgets that sends a
+    buffer twice, sends one that somebody else is writing to, or one that was left over from before it was started. A
+    single frame is a fault, however disturbed the trial was.
+    """
+    streams = [stream for trial in trials if trial.result for stream in trial.result.streams]
+    twice = sum(stream.duplicated for stream in streams)
+    damaged = sum(stream.damaged or 0 for stream in streams)
+    earlier = sum(trial.result.earlier for trial in trials if trial.result and trial.from_before_start)
+    return tuple(
+        f"delivered {counted(count, 'frame')} {how}"
+        for count, how in (
+            (twice, "twice"),
+            (damaged, "damaged"),
+            (earlier, "of earlier trials, from before it was started"),
+        )
+        if count
     )
 
 

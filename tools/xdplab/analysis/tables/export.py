@@ -238,7 +238,7 @@ def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
         "at_least": bool(found and found.bound == "at least"),
         "below": found.below if found and found.limited_by != "machine" else None,
         "machine_tail": of.key in side.machine_tail,
-        "doubts": "; ".join(doubts_of_one(side, of.key)) if searched else "",
+        "doubts": "; ".join(doubts_of_one(side, of.key)),
     }
 
 
@@ -250,7 +250,6 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
         known = None
     if known is not None:
         return row_of(side, known)
-    searched = side.searched(first.key)
     return {
         **(named := _named(column.key, column.title, "", "", "")),
         "text": f"{number(value)} {named['unit'].removeprefix('1')}".strip(),
@@ -262,7 +261,7 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
         "at_least": False,
         "below": None,
         "machine_tail": column.key in side.machine_tail,
-        "doubts": "; ".join(doubts_of_one(side, first.key)) if searched else "",
+        "doubts": "; ".join(doubts_of_one(side, first.key)),
     }
 
 

@@ -80,7 +80,7 @@ def first_error(exc: ValidationError) -> str:
 
 
 class RunFolder:
-    """`results/<run>/`; also the `Journal` that a run writes to."""
+    """`results/<run>/`, which a run is written to as it happens."""
 
     def __init__(self, path: Path, latest_before: Path | None = None) -> None:
         self.path = path

@@ -98,6 +98,15 @@ def _many(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
+def _distinct(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            raise ValueError(f"{value} is there twice")
+    return values
+
+
+#: Of a list: no value stands there twice.
+Distinct = AfterValidator(_distinct)
 #: A list for which one value may stand.
 Many = Annotated[tuple[_T, ...], BeforeValidator(_many), OneOrMany]
 

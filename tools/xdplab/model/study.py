@@ -6,12 +6,12 @@ import itertools
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
-from xdplab.model.base import Many, Model, Shown
+from xdplab.model.base import Distinct, Many, Model, Shown
 from xdplab.model.design import (
     Constraint,
     DesignSpec,
@@ -63,7 +63,7 @@ class StudySpec(Model):
     #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, instead of `tester`: do they agree?
-    testers: Many[str] = ()
+    testers: Annotated[Many[str], Distinct] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
@@ -158,13 +158,6 @@ class StudySpec(Model):
             published_figure(reference)
         for reference in self.sweep.published if self.sweep else ():
             published_table(reference)
-
-    @field_validator("testers")
-    @classmethod
-    def _different_testers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("a tester is there twice")
-        return value
 
     @model_validator(mode="after")
     def _something_to_measure(self) -> "StudySpec":

@@ -3,9 +3,9 @@
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from xdplab.measure.comparison import MAX_WORDS, Answer
 from xdplab.measure.figure import PointFigures, TrialFigures
@@ -25,7 +25,7 @@ from xdplab.methods.shared.traced import (
     percentiles,
 )
 from xdplab.model import Model, TrialRecord
-from xdplab.model.base import Shown
+from xdplab.model.base import Distinct, Shown
 from xdplab.model.digits import percent, significant
 from xdplab.stats.interval import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
 
@@ -42,18 +42,11 @@ class TracingSpec(TracedSpec):
 
     name: Literal["tracing"]
     #: Those that are measured.
-    ways: tuple[TraceWay, ...] = Field(default=get_args(TraceWay), min_length=1)
+    ways: Annotated[tuple[TraceWay, ...], Distinct] = Field(default=get_args(TraceWay), min_length=1)
     #: What a way may cost at p50.
     goal_us: float = Field(default=0.2, gt=0)
     #: `xdplab/model/published/NAME.yaml`, whose authors tell what their tracing cost.
     published: str | None = None
-
-    @field_validator("ways")
-    @classmethod
-    def _different_ways(cls, value: tuple[TraceWay, ...]) -> tuple[TraceWay, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("a way is there twice")
-        return value
 
 
 class TracedRecord(TrialFigures, TracedTimes):

@@ -139,5 +139,5 @@ def test_bad_options_of_a_tester_are_refused(text: str, words: str) -> None:
 
 
 def test_a_tester_twice_is_refused() -> None:
-    with pytest.raises(InputError, match=r"study: testers: .*a tester is there twice"):
+    with pytest.raises(InputError, match=r"study: testers: .*fake is there twice"):
         studies.study(testers=["fake", "fake"])

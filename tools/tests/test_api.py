@@ -37,9 +37,7 @@ def test_gates_and_third_parties_import_nothing_else(source: str) -> None:
     assert imported(source) == {"xdplab.api"}
 
 
-def test_all_that_is_promised_is_there_and_typed() -> None:
-    assert all(hasattr(api, name) for name in api.__all__)
-    assert api.__all__ == sorted(api.__all__, key=lambda name: (name[0].islower(), name))
+def test_what_is_promised_is_typed() -> None:
     assert (Path(xdplab.__file__).parent / "py.typed").is_file()
 
 

@@ -253,7 +253,7 @@ def test_a_journal_with_other_steps_is_reported_in_a_line(figures: dict[str, Any
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"method": {**CHANGES, "kinds": ["rules", "rules"]}}, "kinds: Value error, a kind is there twice"),
+        ({"method": {**CHANGES, "kinds": ["rules", "rules"]}}, "kinds: Value error, rules is there twice"),
         (
             {"loads": [{"load_pps": 1000}, {"load_pps": 1000, "departures": "burst:100"}]},
             "departures: burst:100: method changes derives gaps from the time between two frames",

@@ -264,11 +264,3 @@ def test_runs_are_compared_merged_and_their_series_has_a_trend(results: Path, cl
     assert "rate, Mpps" in cli("compare", names[0], names[-1]).out
     cli("report", "--all")
     assert "rate, Mpps" in (results / "merged.html").read_text(encoding="utf-8")
-
-
-def test_the_run_of_a_socket_study_of_before_is_refused_in_one_line(results: Path, cli: Callable[..., Done]) -> None:
-    folder = results / "old"
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text('{"kind": "sockets", "schema_version": 2}', encoding="utf-8")
-    for command in ("show", "report"):
-        cli(command, "old").refused("of a socket study, which is a method of `xdplab run` now")

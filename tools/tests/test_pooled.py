@@ -24,7 +24,7 @@ def test_rows_say_their_settings_and_figures_their_doubts(results: Path) -> None
     runs[at].__dict__["points"] = summaries
     write_pooled_report(results / "merged.html", runs, left_out)
     page = html.unescape((results / "merged.html").read_text(encoding="utf-8"))
-    assert page.count('<div class="soft wrap">it wavered</div>') == 1
+    assert page.count(f'<div class="soft wrap">{first.forwarder}: it wavered</div>') == 1
     settings = {", ".join(filter(None, [each.mode, *each.settings])) for run in runs for each in run.points}
     assert len(settings) > 4
     assert [each for each in settings if f"{each}</div>" not in page] == []

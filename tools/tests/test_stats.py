@@ -21,7 +21,7 @@ from xdplab.stats.interval import (
     holm_corrected,
     ratio_interval,
 )
-from xdplab.stats.spread import Spread, shared, usual
+from xdplab.stats.spread import Scatter, shared, usual
 
 Pairs = list[tuple[float, float]]
 
@@ -127,15 +127,15 @@ def test_two_speeds_that_are_seen_are_the_depth_of_a_spell_unseen() -> None:
 
 
 def test_a_table_says_how_far_its_comparisons_scatter() -> None:
-    alone = [Spread(0.01, 4)]
+    alone = [Scatter(0.01, 4)]
     assert shared(alone) == alone
     assert [each.freedom for each in shared(alone * 3)] == [6, 6, 6]  # a quarter of what the two others have
-    alike = [Spread(0.01 * (1 + number / 100), 4) for number in range(12)]
+    alike = [Scatter(0.01 * (1 + number / 100), 4) for number in range(12)]
     assert all(each.freedom == 12 for each in shared(alike))  # as much as they may lend
     assert all(one.variance >= each.variance for one, each in zip(shared(alike), alike, strict=True))
-    unlike = [Spread(0.01 * 10.0**number, 4) for number in range(-4, 5)]
+    unlike = [Scatter(0.01 * 10.0**number, 4) for number in range(-4, 5)]
     assert all(each.freedom < 4.5 for each in shared(unlike))
-    lucky = [Spread(0.0005, 4), *alike]
+    lucky = [Scatter(0.0005, 4), *alike]
     assert shared(lucky)[0].variance > 0.004
     assert [each.variance for each in shared(lucky)[1:]] == pytest.approx([each.variance for each in alike], rel=0.2)
 
@@ -144,7 +144,7 @@ def test_a_table_says_how_far_its_comparisons_scatter() -> None:
 def test_how_alike_planted_spreads_are_is_found(worth: int) -> None:
     rng = np.random.default_rng(worth)
     true = 2.0 * worth / rng.chisquare(worth, 4000)
-    found = usual([Spread(float(each), 4) for each in true * rng.chisquare(4, 4000) / 4])
+    found = usual([Scatter(float(each), 4) for each in true * rng.chisquare(4, 4000) / 4])
     assert found == (pytest.approx(2.0, rel=0.05), pytest.approx(worth, rel=0.15))
 
 

@@ -232,7 +232,7 @@ def test_of_no_record_there_are_counts_only() -> None:
 
 
 def test_a_study_names_its_ways_once() -> None:
-    with pytest.raises(ValueError, match="a way is there twice"):
+    with pytest.raises(ValueError, match="bpf is there twice"):
         StudySpec.model_validate({"name": "x", "forwarders": ["xsk"], "method": {**SPEC, "ways": ["bpf", "bpf"]}})
 
 

@@ -31,6 +31,8 @@ VERDICT = re.compile(
 #: What a decision of `compare` is asked for.
 DECISIONS = {"alike", "better", "depends_on_repeats", "hindrance", "hindrances", "known", "said"}
 ASKED = ("xdplab.analysis.compare", "xdplab.analysis.words")
+#: Of these modules, what decides nothing.
+PHRASES = {"NEVER_PAIRED", "capitalized", "listed"}
 #: Figures of a point, as they are read from it or from what wraps it.
 FIGURES = {"achieved_pps", "forwarded_pps", "loss_ratio", "mean", "measured", "median", "p50_us", "p99_us", "p999_us",
            "p99999_us", "rate", "speed", "value", "values"}  # fmt: skip
@@ -108,7 +110,7 @@ TEMPLATES = {
     "methods/tracing/report.html.j2": "a question, whose table is not judged",
     "report/agreement.html.j2": "title of a table whose cells are comparisons",
     "report/site.html.j2": "title of the groups that jumpavg finds",
-    "report/sweep.html.j2": "words around Importance and Advice, and as measured, which it says",
+    "report/sweep.html.j2": "words around Importance and ChangeAdvice, and as measured, which it says",
 }
 
 
@@ -147,7 +149,7 @@ def says(nodes: Iterable[ast.AST]) -> list[str]:
 def asked_names(tree: ast.AST) -> set[str]:
     """Names that a module has from `compare` and `words`."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in ASKED]
-    return {each.asname or each.name for node in imports for each in node.names}
+    return {each.asname or each.name for node in imports for each in node.names if each.name not in PHRASES}
 
 
 def asks(node: ast.AST, names: set[str]) -> bool:

@@ -10,132 +10,70 @@ from pathlib import Path
 from typing import Any
 
 from xdplab import app
-from xdplab.analysis import compare_points
-from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.run import Run
-from xdplab.forwarders import Dut, Forwarder
+from xdplab.analysis import compare_points as compare_points
+from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
+from xdplab.analysis.run import Run as Run
+from xdplab.forwarders import Dut as Dut, Forwarder as Forwarder
 from xdplab.forwarders.base import (
-    Counting,
-    Explaining,
-    NewFlows,
-    OnePort,
-    Probed,
-    ProbeTarget,
-    Receiving,
-    RuleCounting,
-    RuleHits,
-    Stamping,
+    Counting as Counting,
+    Explaining as Explaining,
+    NewFlows as NewFlows,
+    OnePort as OnePort,
+    Probed as Probed,
+    ProbeTarget as ProbeTarget,
+    Receiving as Receiving,
+    RuleCounting as RuleCounting,
+    RuleHits as RuleHits,
+    Stamping as Stamping,
 )
-from xdplab.forwarders.changes import Change, Changing, Step
-from xdplab.forwarders.fake import Box, FakeForwarder
-from xdplab.forwarders.options import Key, arguments
-from xdplab.forwarders.process import InstanceForwarder, Process
-from xdplab.hosts.waiting import how_it_ended
-from xdplab.knobs import Knob, KnobContext
-from xdplab.measure import Column, CountedFigures, Figure, Method, MethodResult, PointFigures, Session, TrialFigures
-from xdplab.measure.comparison import Answer, Comparison
-from xdplab.measure.distribution import Distribution, distribution
-from xdplab.measure.measured import Measured, RepetitionFigures
-from xdplab.measure.point import PointSummary
-from xdplab.measure.streams import load_streams, new_flow_streams, probe_streams
+from xdplab.forwarders.changes import Change as Change, Changing as Changing, Step as Step
+from xdplab.forwarders.fake import Box as Box, FakeForwarder as FakeForwarder
+from xdplab.forwarders.options import Key as Key, arguments as arguments
+from xdplab.forwarders.process import InstanceForwarder as InstanceForwarder, Process as Process
+from xdplab.hosts.waiting import how_it_ended as how_it_ended
+from xdplab.knobs import Knob as Knob, KnobContext as KnobContext
+from xdplab.measure import (
+    Column as Column,
+    CountedFigures as CountedFigures,
+    Figure as Figure,
+    Method as Method,
+    MethodResult as MethodResult,
+    PointFigures as PointFigures,
+    Session as Session,
+    TrialFigures as TrialFigures,
+)
+from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison
+from xdplab.measure.distribution import Distribution as Distribution, distribution as distribution
+from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
+from xdplab.measure.point import PointSummary as PointSummary
+from xdplab.measure.streams import (
+    load_streams as load_streams,
+    new_flow_streams as new_flow_streams,
+    probe_streams as probe_streams,
+)
 from xdplab.model import (
-    InputError,
-    LatencySummary,
-    MethodSpec,
-    Missing,
-    Model,
-    NamesProgram,
-    Point,
-    PointFailed,
-    RunRecord,
-    StreamResult,
-    StreamSpec,
-    StudySpec,
-    TrafficSpec,
-    TrialRecord,
-    TrialResult,
-    TrialSpec,
-    Unsupported,
-    XdplabError,
+    InputError as InputError,
+    LatencySummary as LatencySummary,
+    MethodSpec as MethodSpec,
+    Missing as Missing,
+    Model as Model,
+    NamesProgram as NamesProgram,
+    Point as Point,
+    PointFailed as PointFailed,
+    RunRecord as RunRecord,
+    StreamResult as StreamResult,
+    StreamSpec as StreamSpec,
+    StudySpec as StudySpec,
+    TrafficSpec as TrafficSpec,
+    TrialRecord as TrialRecord,
+    TrialResult as TrialResult,
+    TrialSpec as TrialSpec,
+    Unsupported as Unsupported,
+    XdplabError as XdplabError,
 )
-from xdplab.runner import Listener
-from xdplab.testers import Tester, TesterContext
-from xdplab.tools import project_root
-
-__all__ = [
-    "Answer",
-    "Box",
-    "Change",
-    "Changing",
-    "Column",
-    "Comparison",
-    "CountedFigures",
-    "Counting",
-    "Distribution",
-    "Dut",
-    "Explaining",
-    "FakeForwarder",
-    "Figure",
-    "Forwarder",
-    "InputError",
-    "InstanceForwarder",
-    "Key",
-    "Knob",
-    "KnobContext",
-    "LatencySummary",
-    "Listener",
-    "Measured",
-    "Method",
-    "MethodResult",
-    "MethodSpec",
-    "Missing",
-    "Model",
-    "NamesProgram",
-    "NewFlows",
-    "OnePort",
-    "Point",
-    "PointFailed",
-    "PointFigures",
-    "PointSummary",
-    "ProbeTarget",
-    "Probed",
-    "Process",
-    "Receiving",
-    "RepetitionFigures",
-    "RuleCounting",
-    "RuleHits",
-    "Run",
-    "RunRecord",
-    "Session",
-    "Stamping",
-    "Step",
-    "StreamResult",
-    "StreamSpec",
-    "StudySpec",
-    "Tester",
-    "TesterContext",
-    "TrafficSpec",
-    "TrialFigures",
-    "TrialRecord",
-    "TrialResult",
-    "TrialSpec",
-    "Unsupported",
-    "XdplabError",
-    "arguments",
-    "compare_points",
-    "distribution",
-    "doubts_of_one",
-    "how_it_ended",
-    "load",
-    "load_streams",
-    "measure",
-    "new_flow_streams",
-    "points",
-    "probe_streams",
-    "project_root",
-    "read_study",
-]
-
+from xdplab.runner import Listener as Listener
+from xdplab.testers import Tester as Tester, TesterContext as TesterContext
+from xdplab.tools import project_root as project_root
 
 read_study = app.read_study
 

@@ -217,20 +217,21 @@ def compare_all(
         for one in points
         if one.setting in at_setting and one.point_id != at_setting[one.setting].point_id
     }
-    return corrected({point_id: one for point_id, one in found.items() if one is not None})
+    return corrected(found)
 
 
-def corrected(family: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
-    """The comparisons of one table, corrected together (Holm); the same one at two places counts once."""
-    alike = {key: one.model_dump_json() for key, one in family.items()}
-    distinct = {alike[key]: one for key, one in family.items()}
+def corrected(family: Mapping[Key, Comparison | None]) -> dict[Key, Comparison]:
+    """The comparisons of one table that have pairs, corrected together (Holm); the same at two places counts once."""
+    found = {key: one for key, one in family.items() if one is not None}
+    alike = {key: one.model_dump_json() for key, one in found.items()}
+    distinct = {alike[key]: one for key, one in found.items()}
     intervals = holm_corrected([one.interval for one in distinct.values()])
     first = holm_corrected([one.first or one.interval for one in distinct.values()])
     made = {
         same: one.model_copy(update={"interval": interval, "first": one.first and alone})
         for (same, one), interval, alone in zip(distinct.items(), intervals, first, strict=True)
     }
-    return {key: made[alike[key]] for key in family}
+    return {key: made[same] for key, same in alike.items()}
 
 
 def _first(pairs: Sequence[Pair], planned: int, metric: str) -> Interval | None:

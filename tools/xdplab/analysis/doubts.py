@@ -62,6 +62,12 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
         yield from _of_load(side, figures, metric)
 
 
+def undoubted(side: PointSummary, metric: str) -> float | None:
+    """The figure of a point where it is the forwarder's own; None for bounds and doubts."""
+    found = side.measured.get(metric)
+    return found.value if found and found.exact and not any(doubts_of_one(side, metric)) else None
+
+
 def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What has to be said next to the figure of a point."""
     yield from _of_loss(side, usable_repetitions(side.by_repetition, metric), metric)

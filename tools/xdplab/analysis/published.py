@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from xdplab.analysis.compare import compare_points, corrected
-from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.doubts import doubts_of_one, undoubted
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model, RunRecord
@@ -49,7 +49,7 @@ def reproduction(
     rows = []
     for setting, knobs in settings.items():
         here = {s.forwarder: s for s in summaries if s.setting == setting and s.forwarder in names}
-        found = {name: value for name, summary in here.items() if (value := _mpps(summary, figure.metric)) is not None}
+        found = {name: pps / 1e6 for name, summary in here.items() if (pps := undoubted(summary, figure.metric))}
         rows.append(
             Row(
                 setting=", ".join(str(value) for _, value in knobs) or "as it is",
@@ -79,14 +79,7 @@ def _compare(figure: PublishedFigure, summaries: Sequence[PointSummary]) -> dict
         for theirs in summaries
         if (ours.forwarder, theirs.forwarder) == (ratio.of, ratio.to) and ours.setting == theirs.setting
     }
-    return corrected({key: one for key, one in found.items() if one is not None})
-
-
-def _mpps(summary: PointSummary, metric: str) -> float | None:
-    """None where it is no figure of the forwarder's: `_instead` says what it is."""
-    found = summary.measured.get(metric)
-    said = found and found.exact and not any(doubts_of_one(summary, metric))
-    return found.value / 1e6 if found and said and found.value else None
+    return corrected(found)
 
 
 def _instead(summary: PointSummary, metric: str) -> str:

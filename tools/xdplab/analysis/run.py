@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.answers.advice import Advice, advice
 from xdplab.analysis.answers.answer import answer
-from xdplab.analysis.summary import summarise
+from xdplab.analysis.summary import summarise, trials_by_point
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import Method, make_method
 from xdplab.measure.comparison import Answer
@@ -97,10 +97,7 @@ class Run:
     @cached_property
     def by_point(self) -> dict[str, list[TrialRecord]]:
         """Point id -> its trials in their order; of points without any, nothing."""
-        found: dict[str, list[TrialRecord]] = {}
-        for trial in self.trials:
-            found.setdefault(trial.point_id, []).append(trial)
-        return found
+        return trials_by_point(self.trials)
 
     def count(self, status: str) -> int:
         """Points that ended so."""

@@ -7,7 +7,7 @@ is None: one stall of the machine is one sample, however many frames wait.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,11 +19,11 @@ from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
 from xdplab.measure.flows import flows_of, new_flows_of
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
 from xdplab.measure.method import Method
-from xdplab.measure.ownership import ownership_faults
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.measure.usable import measured_of, usable_repetitions
 from xdplab.model import Point, RunRecord, TrialRecord
+from xdplab.model.digits import counted
 from xdplab.model.naming import unusual
 from xdplab.stats.contamination import away
 
@@ -44,19 +44,38 @@ def trials_used(method: Method[Any], trials: Sequence[TrialRecord], clause: str 
 
 def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
     """The first of each repetition: a method may measure more than one thing in it, and has figures for these."""
+    return first_measured(
+        trial for trial in trials if (trial.clause == clause if clause else trial.clause not in method.side_clauses)
+    )
+
+
+def first_measured(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """Of each repetition the first trial that is measured and has a result."""
     first: dict[int, TrialRecord] = {}
     for trial in trials:
-        of_clause = trial.clause == clause if clause else trial.clause not in method.side_clauses
-        if trial.purpose == "measure" and trial.result and of_clause:
+        if trial.purpose == "measure" and trial.result:
             first.setdefault(trial.repetition, trial)
     return [first[repetition] for repetition in sorted(first)]
 
 
+def trials_by_point(trials: Iterable[TrialRecord]) -> dict[str, list[TrialRecord]]:
+    """Point id -> its trials in their order; of points without any, nothing."""
+    found: dict[str, list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        found[trial.point_id].append(trial)
+    return found
+
+
+def loss_of(trials: Iterable[TrialRecord]) -> float | None:
+    """Frames lost of those sent; None where none was sent."""
+    results = [trial.result for trial in trials if trial.result]
+    sent = sum(result.sent for result in results)
+    return sum(result.lost for result in results) / sent if sent else None
+
+
 def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummary]:
     """A summary of each point of a run, in the study's order."""
-    by_point: dict[str, list[TrialRecord]] = {point_id: [] for point_id in run.points}
-    for trial in trials:
-        by_point.setdefault(trial.point_id, []).append(trial)
+    by_point = trials_by_point(trials)
     method = make_method(run.study.method)
     found = []
     for point_id in run.points:
@@ -112,7 +131,7 @@ def _summary(
         offered_pps=known_median(trial.offered_pps for trial in chosen),
         achieved_pps=known_median(figure.achieved_pps for figure in stands),
         forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
-        loss_ratio=_loss(chosen) if returns else None,
+        loss_ratio=loss_of(chosen) if returns else None,
         measured=_of_point(figures, measured),
         p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
@@ -120,7 +139,7 @@ def _summary(
         sent=sum(trial.result.sent for trial in chosen if trial.result),
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
-        faults=ownership_faults(trials),
+        faults=_ownership_faults(trials),
         out_of_order=sum(stream.out_of_order for stream in streams),
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
         flows=flows.number,
@@ -133,7 +152,7 @@ def _summary(
         disturbed=sum(trial.status == "disturbed" for trial in trials),
         begun=len({trial.repetition for trial in trials}),
         failed=len({trial.repetition for trial in trials if trial.status == "failed"}),
-        loss_ratio_all=_loss(measured) if returns else None,
+        loss_ratio_all=loss_of(measured) if returns else None,
         machine_tail=_machine_tail(chosen),
         tester_limited=any(_tester_limited(trial, disturbed_share(trial)) for trial in chosen),
         status=status,
@@ -142,6 +161,28 @@ def _summary(
         unsupported_clauses={} if clause else method.unsupported_clauses(trials),
         by_repetition=figures,
         alike_within=run.study.alike_within,
+    )
+
+
+def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
+    """Whether a forwarder let go of each frame once, as it came: what the tester counted in all of its trials.
+
+    A forwarder shares memory with the kernel, and a frame's buffer has one owner at a time. Who forgets that sends a
+    buffer twice, sends one that somebody else is writing to, or one that was left over from before it was started. A
+    single frame is a fault, however disturbed the trial was.
+    """
+    streams = [stream for trial in trials if trial.result for stream in trial.result.streams]
+    twice = sum(stream.duplicated for stream in streams)
+    damaged = sum(stream.damaged or 0 for stream in streams)
+    earlier = sum(trial.result.earlier for trial in trials if trial.result and trial.from_before_start)
+    return tuple(
+        f"delivered {counted(count, 'frame')} {how}"
+        for count, how in (
+            (twice, "twice"),
+            (damaged, "damaged"),
+            (earlier, "of earlier trials, from before it was started"),
+        )
+        if count
     )
 
 
@@ -192,7 +233,7 @@ def _figures(trial: TrialRecord) -> RepetitionFigures:
     return RepetitionFigures(
         repetition=trial.repetition,
         figures={**percentiles, **cpu_figures(trial)},
-        loss_ratio=_loss([trial]) or 0.0,
+        loss_ratio=loss_of([trial]) or 0.0,
         offered_pps=trial.offered_pps,
         achieved_pps=sum(stream.achieved_pps for stream in result.streams),
         forwarded_pps=sum(stream.rx_pps for stream in result.streams),
@@ -286,12 +327,6 @@ def _tester_limited(trial: TrialRecord, share: float | None) -> bool:
         return False
     short = result.sent < (1 - TESTER_LIMIT_RATIO - away(share)) * result.intended
     return bool(result.tester_lost or result.tx_drops or short)
-
-
-def _loss(trials: Iterable[TrialRecord]) -> float | None:
-    results = [trial.result for trial in trials if trial.result]
-    sent = sum(result.sent for result in results)
-    return sum(stream.lost for result in results for stream in result.streams) / sent if sent else None
 
 
 def _extreme(function: Any, values: Iterable[int]) -> float | None:

@@ -7,7 +7,7 @@ from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
-from xdplab.model.digits import percent, significant
+from xdplab.model.digits import counted, percent, significant
 from xdplab.stats.contamination import LITTLE
 from xdplab.stats.interval import MIN_PAIRS, Interval
 
@@ -15,6 +15,8 @@ from xdplab.stats.interval import MIN_PAIRS, Interval
 _UNSETTLED = 1000.0
 #: Above, a gain is so many times the other figure; below, so many per cent more.
 _TIMES = 3.0
+#: Of two points without a comparison.
+NEVER_PAIRED = "never measured in the same repetition"
 
 
 def interval_text(found: Interval) -> str:
@@ -25,7 +27,7 @@ def interval_text(found: Interval) -> str:
 def interval_spread(found: Interval) -> str:
     """What is known of a ratio next to its value."""
     if found.low is None or found.high is None:
-        return f"no interval: {found.pairs} pair{'s' * (found.pairs != 1)}, {MIN_PAIRS} are needed"
+        return f"no interval: {counted(found.pairs, 'pair')}, {MIN_PAIRS} are needed"
     if found.method == "each-pair":
         bound = f"at least {_bound(found.low)}" if found.ratio > 1 else f"at most {_bound(found.high)}"
         return f"{bound} times in each of {found.pairs} repetitions"
@@ -215,6 +217,11 @@ def figure_of(point: PointSummary, metric: Figure) -> str:
     unit, per = metric.said
     found = point.measured.get(metric.key)
     return found.text(per, f" {unit}") if found else "(none)"
+
+
+def capitalized(text: str) -> str:
+    """The first letter of a sentence; a unit or a name with capitals stays as it is."""
+    return text[:1].upper() + text[1:]
 
 
 def listed(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from xdplab.cli.tables import columns
 from xdplab.model import Point, StudySpec
+from xdplab.model.digits import counted
 from xdplab.model.naming import RATES, unusual
 from xdplab.report import duration
 from xdplab.runner import Plan
@@ -31,15 +32,15 @@ def plan_table(
     rows = [head, *(_row(point, plan.method.own_rates) for point in plan.points if point.id in to_do)]
     kept = [column for column in zip(*rows, strict=True) if not set(column[1:]) <= _USUAL]
     lines = [columns(list(zip(*kept, strict=True)))] if kept else []
-    left_out = f" (constraints leave out {_many(plan.left_out, 'combination')})" if plan.left_out else ""
-    lines.append(f"{_many(len(plan.points), 'point')}, design {study.design.kind}{left_out}")
+    left_out = f" (constraints leave out {counted(plan.left_out, 'combination')})" if plan.left_out else ""
+    lines.append(f"{counted(len(plan.points), 'point')}, design {study.design.kind}{left_out}")
     if isinstance(unsupported, str):
         lines.append(f"unsupported points: not looked for: {unsupported}")
     lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
     traffic_s = plan.traffic_seconds(left)
     still = f"{len(left)} of them still to do, " if done else ""
     lines.append(
-        f"{_many(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}{duration(traffic_s)} of "
+        f"{counted(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}{duration(traffic_s)} of "
         f"traffic, about {duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
     )
     return "\n".join(lines)
@@ -55,7 +56,3 @@ def _row(point: Point, own_rates: bool) -> tuple[str, ...]:
     settings = " ".join(f"{key}={value}" for key, value in changed.items()) or "-"
     probes = "-" if own_rates else traffic.probes_text
     return point.title, str(point.pipeline), point.path.value, str(traffic.frame_bytes), probes, load, settings
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import AfterValidator
 
 from xdplab.model import Model
+from xdplab.model.design import as_written
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Setting(Generic[KeyT]):
     @property
     def text(self) -> str:
         """The value in a file or on a command line."""
-        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+        return as_written(self.value)
 
 
 def declared(model: type[Model], kind: type[KeyT]) -> Iterator[tuple[str, KeyT]]:

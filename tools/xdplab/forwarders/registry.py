@@ -5,6 +5,7 @@ from typing import Any
 
 from xdplab.forwarders.base import Forwarder
 from xdplab.model import ForwarderSpec, plugins, validated
+from xdplab.model.design import as_written
 
 GROUP = "xdplab.forwarders"
 
@@ -53,4 +54,4 @@ def plain_name(spec: ForwarderSpec) -> str:
 
 def _option_words(key: str, value: Any) -> str:
     """`patched` for a build, `burst=8` for others."""
-    return str(value) if key == "build" else f"{key}={str(value).lower() if isinstance(value, bool) else value}"
+    return str(value) if key == "build" else f"{key}={as_written(value)}"

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -18,6 +26,7 @@ from xdplab.model.errors import InputError, meant
 SCHEMA_VERSION = 2
 
 _M = TypeVar("_M", bound=BaseModel)
+_T = TypeVar("_T")
 
 #: Characters that make a terminal or a page show something else than is there: all controls but tab and newline, and
 #: those that change the direction of writing.
@@ -83,6 +92,23 @@ class OneOrMany:
             return found
         names = found.get("discriminator", {}).get("mapping")
         return {"anyOf": [{"enum": [*names]} if names else found["items"], found]}
+
+
+def _many(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _distinct(values: tuple[_T, ...]) -> tuple[_T, ...]:
+    for number, value in enumerate(values):
+        if value in values[:number]:
+            raise ValueError(f"{value} is there twice")
+    return values
+
+
+#: Of a list: no value stands there twice.
+Distinct = AfterValidator(_distinct)
+#: A list for which one value may stand.
+Many = Annotated[tuple[_T, ...], BeforeValidator(_many), OneOrMany]
 
 
 def _key(location: tuple[Any, ...], data: Any) -> str:

@@ -4,9 +4,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from xdplab.model.base import Model, OneOrMany
+from xdplab.model.base import Many, Model, OneOrMany
 
 Scalar = bool | int | float | str
 #: Level of a knob that leaves it as it is on this machine, whatever that is, also where it is not supported.
@@ -15,7 +15,7 @@ UNSET = "unset"
 TESTER = "tester"
 #: Setting -> the levels meant. Settings are `forwarder`, `NAME.OPTION` of a forwarder or `tester.OPTION` (or `OPTION`),
 #: and knobs.
-Levels = dict[str, Annotated[tuple[Scalar, ...], OneOrMany]]
+Levels = dict[str, Many[Scalar]]
 
 
 class Constraint(Model):
@@ -33,11 +33,6 @@ class Constraint(Model):
     forbids: Levels = {}
     #: The reason, in words.
     why: str = ""
-
-    @field_validator("when", "requires", "forbids", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return as_levels(value)
 
     @model_validator(mode="after")
     def _requires_or_forbids(self) -> "Constraint":
@@ -108,7 +103,16 @@ class Listed(Model):
     points: tuple[dict[str, Scalar], ...] = Field(min_length=1)
 
 
-DesignSpec = Annotated[Factorial | OneAtATime | Fractional | Random | Listed, Field(discriminator="kind"), OneOrMany]
+def _by_name(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+DesignSpec = Annotated[
+    Factorial | OneAtATime | Fractional | Random | Listed,
+    Field(discriminator="kind"),
+    BeforeValidator(_by_name),
+    OneOrMany,
+]
 
 
 class SweepSpec(Model):
@@ -128,11 +132,9 @@ class SweepSpec(Model):
     published_names: dict[str, str] = {}
 
 
-def as_levels(value: Any) -> Any:
-    """A mapping with each value made a list."""
-    if not isinstance(value, dict):
-        return value
-    return {key: each if isinstance(each, list | tuple) else (each,) for key, each in value.items()}
+def as_written(value: Scalar) -> str:
+    """In a file, on a command line, in a title: `true` for True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def same_level(one: Scalar, other: Scalar) -> bool:

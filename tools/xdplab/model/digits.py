@@ -22,6 +22,11 @@ def number(value: float | None) -> str:
     return "-" if value is None else significant(value, 4 if value >= 100 else 3)
 
 
+def counted(count: int, what: str) -> str:
+    """`1 thread`, `1,024 threads`."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def loss(ratio: float | None) -> str:
     """A loss ratio in percent: 0 only when it is zero; a dash when it is not known."""
     return "-" if ratio is None else percent(ratio) if ratio else "0"

@@ -9,7 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from xdplab.model.base import Model, OneLine, Shown, one_line
-from xdplab.model.design import Scalar
+from xdplab.model.design import Scalar, as_written
 
 #: What a program does with one port. rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send
 #: back with addresses swapped; stages: tell when a frame is where, from the wire to the application.
@@ -70,7 +70,5 @@ class ForwarderSpec(Model):
         """What tables print: the label, or the name with its options."""
         if self.label:
             return self.label
-        options = ",".join(
-            f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in self.options.items()
-        )
+        options = ",".join(f"{key}={as_written(value)}" for key, value in self.options.items())
         return one_line(f"{self.name}:{options}" if options else self.name)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
-from xdplab.model.base import Model, OneOrMany, Shown
+from xdplab.model.base import Distinct, Many, Model, Shown
 from xdplab.model.design import (
     Constraint,
     DesignSpec,
@@ -19,7 +19,7 @@ from xdplab.model.design import (
     Levels,
     Scalar as Scalar,  # part of the models here, so of what is imported from here
     SweepSpec,
-    as_levels,
+    as_written,
 )
 from xdplab.model.disturbance import DisturbanceRule
 from xdplab.model.errors import InputError, meant
@@ -63,14 +63,14 @@ class StudySpec(Model):
     #: Who sends and measures, as `name:option=value,...`.
     tester: str = "xdpgen"
     #: Several testers that measure each point in turn, instead of `tester`: do they agree?
-    testers: Annotated[tuple[str, ...], OneOrMany] = ()
+    testers: Annotated[Many[str], Distinct] = ()
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
     #: `reflect`, because a one-way latency needs one clock.
-    path: Annotated[tuple[Path, ...], OneOrMany] = ()
+    path: Many[Path] = ()
     #: Those of the study; a method may add forwarders of its own (`all_forwarders`).
-    forwarders: Annotated[tuple[ForwarderSpec, ...], OneOrMany] = ()
+    forwarders: Many[ForwarderSpec] = ()
     #: Two forwarders (by title, or by name) whose ratio is the first sentence; None: those of a study that has two.
     answer: tuple[str, str] | None = None
     #: Published figures to print next to ours: NAME/FIGURE of `xdplab/model/published/NAME.yaml`.
@@ -90,9 +90,9 @@ class StudySpec(Model):
     #: Loads: for each, the keys of `traffic` that are replaced.
     loads: tuple[dict[str, Any], ...] = ()
     #: Sizes instead of the one of `traffic`; each is a point.
-    frame_bytes: Annotated[tuple[FrameBytes, ...], OneOrMany] = ()
+    frame_bytes: Many[FrameBytes] = ()
     #: What the forwarders do with frames; each is a point. See `xdplab.model.pipeline`.
-    pipeline: Annotated[tuple[PipelineText, ...], OneOrMany] = (Pipeline(),)
+    pipeline: Many[PipelineText] = (Pipeline(),)
     #: What is measured, and how long.
     method: AnyMethod = Field(default_factory=default_method)
     #: How often each point is measured.
@@ -123,8 +123,7 @@ class StudySpec(Model):
 
     def tester_with(self, options: Mapping[str, Scalar]) -> str:
         """`tester` with more options, as `name:option=value,...`."""
-        written = {key: str(value).lower() if isinstance(value, bool) else value for key, value in options.items()}
-        given = [f"{key}={value}" for key, value in written.items()]
+        given = [f"{key}={as_written(value)}" for key, value in options.items()]
         name, _, rest = self.tester.partition(":")
         return f"{name}:{','.join([*filter(None, [rest]), *given])}" if given else self.tester
 
@@ -160,18 +159,6 @@ class StudySpec(Model):
         for reference in self.sweep.published if self.sweep else ():
             published_table(reference)
 
-    @field_validator("testers")
-    @classmethod
-    def _different_testers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("a tester is there twice")
-        return value
-
-    @field_validator("path", "forwarders", "frame_bytes", "testers", "pipeline", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return value if isinstance(value, (list, tuple)) else (value,)
-
     @model_validator(mode="after")
     def _something_to_measure(self) -> "StudySpec":
         if not self.all_forwarders:
@@ -196,21 +183,6 @@ class StudySpec(Model):
         if value is None or (isinstance(value, list | tuple) and len(value) == 2):
             return value
         raise ValueError("two forwarders are expected, or null for none")
-
-    @field_validator("knobs", "tester_options", mode="before")
-    @classmethod
-    def _values_or_one(cls, value: Any) -> Any:
-        return as_levels(value)
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _options_or_one(cls, value: Any) -> Any:
-        return {key: as_levels(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-    @field_validator("design", mode="before")
-    @classmethod
-    def _design_by_name(cls, value: Any) -> Any:
-        return {"kind": value} if isinstance(value, str) else value
 
 
 class Point(Model):

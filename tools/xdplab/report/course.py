@@ -2,7 +2,7 @@
 """The trials of a run, one by one: a table of all, charts over the time of the run, strips of their slices."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from xdplab.measure.distribution import carried, distribution
 from xdplab.model import RunRecord, Slices, TrialRecord
+from xdplab.model.naming import Names
 from xdplab.report.chart import Axis, Chart, Series
 
 #: Points up to which each has a curve of its own; with more nobody can tell them apart.
@@ -45,30 +46,13 @@ class Row:
 
 def rows_of(run: RunRecord, trials: Sequence[TrialRecord]) -> list[Row]:
     """Every trial, and every attempt that failed, in the order in which they were taken."""
-    names = _names(run)
+    names = Names(run.points.values())
     shown = [trial for trial in trials if trial.result or trial.status in ("failed", "unsupported")]
     if not shown:
         return []
     begun = datetime.fromisoformat(shown[0].started)
     times = [(datetime.fromisoformat(each.started) - begun).total_seconds() for each in shown]
-    return [Row(trial, names[trial.point_id], at_s) for trial, at_s in zip(shown, times, strict=True)]
-
-
-def _names(run: RunRecord) -> dict[str, str]:
-    """Point id -> a name that no other point has."""
-    named = {point_id: point.title for point_id, point in run.points.items()}
-    tells: Iterable[Callable[[str], str]] = (
-        lambda at: f"{run.points[at].traffic.frame_bytes} bytes",
-        lambda at: f"path {run.points[at].path.value}",
-        lambda at: " ".join(f"{knob}={value}" for knob, value in run.points[at].knobs.items()),
-        lambda at: at,
-    )
-    for tell in tells:
-        if len(set(named.values())) == len(named):
-            break
-        if len({tell(at) for at in named}) > 1:
-            named = {at: f"{name}, {text}" if (text := tell(at)) else name for at, name in named.items()}
-    return named
+    return [Row(trial, names.of(run.points[trial.point_id]), at_s) for trial, at_s in zip(shown, times, strict=True)]
 
 
 def course_charts(run: RunRecord, rows: Sequence[Row]) -> list[Chart]:

@@ -54,8 +54,7 @@ def describe(record: TrialRecord) -> str:
         return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
     latencies = distribution([record])
     p50, p99 = latencies.percentile_us(50), carried([record], 99, latencies.percentile_us(99))
-    lost = sum(stream.lost for stream in record.result.streams)
-    text = f"lost {lost} of {record.result.sent}"
+    text = f"lost {record.result.lost} of {record.result.sent}"
     percentiles = {"p50": p50, "p99": p99}
     text = ", ".join([*(f"{name} {value:.2f} us" for name, value in percentiles.items() if value is not None), text])
     return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text

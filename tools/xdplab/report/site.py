@@ -131,7 +131,7 @@ def _write_run(place: Path, run: SiteRun) -> None:
 
 def _page(runs: Sequence[SiteRun], left_out: Mapping[str, str]) -> str:
     environment = templates()
-    environment.filters |= {"figure": figure_text, "doubts": _doubts}
+    environment.filters |= {"figure": figure_text, "doubts": doubts_of_one}
     empty = distribution_chart("Cumulative distribution of latency", {}, "")
     overlay = Markup(f'{{"chart":{empty.json()},"note":{json.dumps(_NOTE)}}}')  # noqa: S704 - ours
     parts = all_trends([run.read for run in runs])
@@ -158,12 +158,6 @@ def _kinds(runs: Sequence[SiteRun]) -> list[_Kind]:
         )
         for name, own in by_method.items()
     ]
-
-
-def _doubts(summary: PointSummary, of: Figure) -> list[str]:
-    """Why its figure is uncertain."""
-    searched = any(one.was_searched(of.key) for one in summary.by_repetition)
-    return list(doubts_of_one(summary, of.key)) if searched else []
 
 
 def _curves(run: SiteRun) -> dict[str, Any]:
@@ -208,7 +202,7 @@ def _trend(found: Trend, runs: Sequence[SiteRun]) -> dict[str, Any]:
 def write_pooled_report(path: Path, runs: Sequence[Run], left_out: Mapping[str, str]) -> None:
     """Render into `path`; `left_out`: folder -> why it is not in it."""
     environment = templates()
-    environment.filters |= {"figure": figure_text, "doubt": _doubt}
+    environment.filters |= {"figure": figure_text, "doubts": doubts_of_one}
     text = environment.get_template("pooled.html.j2").render(
         runs=runs,
         links=[_link(run.report, path) for run in runs],
@@ -219,12 +213,6 @@ def write_pooled_report(path: Path, runs: Sequence[Run], left_out: Mapping[str, 
         left_out=left_out,
     )
     write_whole(path, text)
-
-
-def _doubt(summary: PointSummary, figure: Figure) -> str:
-    """Why a figure is uncertain."""
-    found = summary.measured.get(figure.key)
-    return found.doubt if found else ""
 
 
 def _link(to: Path, page: Path) -> str:

@@ -10,6 +10,7 @@ from xdplab.forwarders.base import THREADS
 from xdplab.measure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.model import Point, RunRecord
+from xdplab.model.digits import counted
 from xdplab.model.naming import unusual
 from xdplab.model.pipeline import SIZED
 from xdplab.report.chart import Axis, Chart, Series
@@ -78,7 +79,7 @@ def _kind(point: Point) -> str:
 
 
 def _flow_count(point: Point) -> str:
-    return f"{_flows(point):,} flow{'s' if _flows(point) > 1 else ''}"
+    return counted(_flows(point), "flow")
 
 
 def _without_threads(point: Point) -> str:

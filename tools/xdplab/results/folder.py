@@ -80,7 +80,7 @@ def first_error(exc: ValidationError) -> str:
 
 
 class RunFolder:
-    """`results/<run>/`; also the `Journal` that a run writes to."""
+    """`results/<run>/`, which a run is written to as it happens."""
 
     def __init__(self, path: Path, latest_before: Path | None = None) -> None:
         self.path = path
@@ -126,10 +126,7 @@ class RunFolder:
         Raises:
             InputError: not a run folder, or written by another version.
         """
-        data = read_head(self.path)
-        if data.get("kind") == "sockets":
-            raise InputError(f"{self.path}: of a socket study, which is a method of `xdplab run` now: measure again")
-        return head_as(RunRecord, data, self.path)
+        return head_as(RunRecord, read_head(self.path), self.path)
 
     def trials(self) -> list[TrialRecord]:
         """All whole lines of trials.jsonl: a last one that kill -9 cut off is left out, any other bad one is an error.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.hosts.signals import deferred, interruptible
@@ -37,6 +37,7 @@ from xdplab.model import (
     plain,
 )
 from xdplab.model.design import UNSET
+from xdplab.results import RunFolder
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
@@ -51,23 +52,6 @@ from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
 T = TypeVar("T")
-
-
-class Journal(Protocol):
-    """Where a run is written as it happens."""
-
-    def head(self, record: RunRecord) -> None:
-        """Write run.json again."""
-
-    def repair(self) -> None:
-        """Cut off half a last line that a killed run left."""
-
-    def append(self, record: TrialRecord) -> None:
-        """Write one trial so that it survives kill -9.
-
-        Raises:
-            XdplabError: it cannot be written; all before it is safe.
-        """
 
 
 @dataclass(frozen=True)
@@ -88,7 +72,7 @@ class Job:
     plan: Plan
     testbed: Testbed
     testers: Sequence[Tester]
-    journal: Journal
+    journal: RunFolder
     listener: Listener
     #: Of a run that goes on: its record and its journal.
     earlier: RunRecord | None = None

@@ -33,7 +33,7 @@ import numpy as np
 
 from xdplab.model import Model
 from xdplab.stats.bimodal import Bimodal, bimodal
-from xdplab.stats.spread import Spread, shared
+from xdplab.stats.spread import Scatter, shared
 
 #: One comparison in a hundred may be called different by the chance that t knows of: a report holds many of them.
 CONFIDENCE = 0.99
@@ -234,7 +234,7 @@ def holm_corrected(intervals: Sequence[Interval | None]) -> list[Interval | None
 def _with_shared_spread(intervals: Sequence[Interval | None]) -> list[Interval | None]:
     """Each that has an error with what the others say of it."""
     own = {
-        at: Spread(found.pairs * found.error**2, found.freedom)
+        at: Scatter(found.pairs * found.error**2, found.freedom)
         for at, found in enumerate(intervals)
         if found and found.error is not None and found.freedom is not None
     }

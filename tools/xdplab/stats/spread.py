@@ -20,27 +20,27 @@ _MOST, _SHARE = 2.0, 0.25
 _LEAST_VARIANCE = 1e-8
 
 
-class Spread(NamedTuple):
+class Scatter(NamedTuple):
     """Of the pairs of one comparison: variance of their log ratios, and its degrees of freedom, at least one."""
 
     variance: float
     freedom: float
 
 
-def shared(own: Sequence[Spread]) -> list[Spread]:
+def shared(own: Sequence[Scatter]) -> list[Scatter]:
     """The same in the order given, with what all lend to each; no variance becomes smaller."""
     common, total = usual(own), sum(each.freedom for each in own)
     return [_lent(each, common, _SHARE * (total - each.freedom)) for each in own]
 
 
-def _lent(own: Spread, common: Spread, most: float) -> Spread:
+def _lent(own: Scatter, common: Scatter, most: float) -> Scatter:
     lent = min(common.freedom, _MOST * own.freedom, most)
     total = own.freedom + lent
     both = (own.freedom * own.variance + lent * common.variance) / total
-    return Spread(max(own.variance, both), total)
+    return Scatter(max(own.variance, both), total)
 
 
-def usual(found: Sequence[Spread]) -> Spread:
+def usual(found: Sequence[Scatter]) -> Scatter:
     """The variance around which those of the table lie, and how closely, as degrees of freedom (infinite: alike).
 
     Method of moments on their logarithms, Smyth's section 6.2.
@@ -48,15 +48,15 @@ def usual(found: Sequence[Spread]) -> Spread:
     from scipy.special import digamma, polygamma
 
     if len(found) < 2:
-        return Spread(_LEAST_VARIANCE, 0.0)
+        return Scatter(_LEAST_VARIANCE, 0.0)
     variances, freedom = (np.array(column) for column in zip(*found, strict=True))
     half = freedom / 2
     logs = np.log(np.maximum(variances, _LEAST_VARIANCE)) - digamma(half) + np.log(half)
     unlike = float(logs.var(ddof=1) - polygamma(1, half).mean())
     if unlike <= 0:
-        return Spread(math.exp(logs.mean()), math.inf)
+        return Scatter(math.exp(logs.mean()), math.inf)
     worth = 2 * _inverse_trigamma(unlike)
-    return Spread(math.exp(logs.mean() + float(digamma(worth / 2)) - math.log(worth / 2)), worth)
+    return Scatter(math.exp(logs.mean() + float(digamma(worth / 2)) - math.log(worth / 2)), worth)
 
 
 def _inverse_trigamma(value: float) -> float:

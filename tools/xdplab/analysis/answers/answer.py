@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.answers.agreement import agreements
-from xdplab.analysis.answers.pipelines import named, pairs_of
+from xdplab.analysis.answers.pipelines import answer_by_pipeline, named, pairs_of
 from xdplab.analysis.compare import compare_points, metric_of
 from xdplab.analysis.doubts import doubts_of_one, remarks_of_one
 from xdplab.analysis.words import (
+    NEVER_PAIRED,
     ahead,
     basis_words,
+    capitalized,
     figure_of,
     how_far,
     ratio_text,
@@ -62,8 +64,6 @@ def answer(
     if len(wanted) != 2:
         return _unasked(run, method, summaries)
     if len({one.pipeline for one in summaries}) > 1:
-        from xdplab.analysis.answers.pipelines import answer_by_pipeline
-
         return answer_by_pipeline(wanted, summaries, method.figures)
     alike = pairs_of(*wanted, summaries)
     if not alike:
@@ -115,8 +115,7 @@ def compared(ours: PointSummary, theirs: PointSummary, metric: str, side_clauses
 def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
     comparison = compare_points(ours, theirs, metric)
     if comparison is None:
-        why = "the two were never measured in the same repetition"
-        return Answer(sentence=f"No answer: {why}.")
+        return Answer(sentence=f"No answer: the two were {NEVER_PAIRED}.")
     first, *details = _sentences(ours, theirs, comparison)
     return Answer(sentence=first, details=tuple(details), said=comparison.known, comparison=comparison)
 
@@ -136,13 +135,13 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
             *why,
             f"{both}: {figures}.",
         ]
-    stands = f"{repeats(found)[0].upper()}{repeats(found)[1:]}."
+    stands = f"{capitalized(repeats(found))}."
     if found.better is None:
         missing, _, advice = undecided(found).partition(":")
         between = f"{missing} between {both}" + (f":{advice}" if advice else "")
         return [
-            f"{at}{between if at else _first_capital(between)}.",
-            f"{_first_capital(figures)}, ratio {ratio_text(found)}.",
+            f"{at}{between if at else capitalized(between)}.",
+            f"{capitalized(figures)}, ratio {ratio_text(found)}.",
             stands,
         ]
     who = names.get(ahead(found), ahead(found))
@@ -151,15 +150,10 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
     basis = basis_words(found)
     return [
         first,
-        f"{_first_capital(figures)}{f': {basis[0]}' if basis else ''}.",
-        *([f"{_first_capital('; '.join(basis[1:]))}."] if len(basis) > 1 else []),
+        f"{capitalized(figures)}{f': {basis[0]}' if basis else ''}.",
+        *([f"{capitalized('; '.join(basis[1:]))}."] if len(basis) > 1 else []),
         stands,
     ]
-
-
-def _first_capital(text: str) -> str:
-    """Of a sentence; a unit or a name with capitals stays as it is."""
-    return text[:1].upper() + text[1:]
 
 
 def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list[str]:

@@ -4,11 +4,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from xdplab.analysis.compare import compare_points, corrected, metric_of
-from xdplab.analysis.words import lead, ratio_text, undecided
+from xdplab.analysis.words import NEVER_PAIRED, capitalized, lead, ratio_text, undecided
 from xdplab.measure import Figure, figure
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
-from xdplab.model.digits import significant
+from xdplab.model.digits import counted, significant
 
 
 def named(title: str, summaries: Sequence[PointSummary]) -> list[PointSummary]:
@@ -31,9 +31,6 @@ def pairs_of(first: str, second: str, summaries: Sequence[PointSummary]) -> list
         if one.setting == other.setting
     ]
     return [pair for pair in alike if all(each.status != "unsupported" for each in pair)] or alike
-
-
-_NEVER = "the two were never measured in the same repetition"
 
 
 def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> Answer:
@@ -92,11 +89,11 @@ def answer_by(
         metric = metric_of(*alike[0], figures)
         title = f"{name} ({figure(metric).name})" if named else name
         why = nothing(*alike[0], metric)
-        found[name if why else title] = why or compare_points(*alike[0], metric) or _NEVER
+        found[name if why else title] = why or compare_points(*alike[0], metric) or f"the two were {NEVER_PAIRED}"
     adjusted = corrected({name: one for name, one in found.items() if isinstance(one, Comparison)})
     others = [f"Each at the first of {settings} settings; the table has the others."] if settings > 1 else []
     parts = _parts({name: adjusted.get(name, one) for name, one in found.items()})
-    return adjusted, [*(f"{part[:1].upper()}{part[1:]}." for part in parts), *others]
+    return adjusted, [*(f"{capitalized(part)}." for part in parts), *others]
 
 
 def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
@@ -122,5 +119,4 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
 
 
 def _work(one: PointSummary, several_flows: bool) -> str:
-    flows = f", {one.udp_flows:,} flow{'s' if one.udp_flows > 1 else ''}"
-    return one.pipeline + (flows if several_flows else "")
+    return one.pipeline + (f", {counted(one.udp_flows, 'flow')}" if several_flows else "")

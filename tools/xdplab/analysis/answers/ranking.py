@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from xdplab.analysis.compare import compare_points, corrected, hindrance_of
-from xdplab.analysis.words import figure_of, how_far, listed, qualifications, verdict
+from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, qualifications, verdict
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured
@@ -258,7 +258,7 @@ def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Compari
 
 
 def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
-    apart = {one.name: "it was never measured in the same repetition" for one in fit[1:] if one.name not in adjusted}
+    apart = {one.name: f"it was {NEVER_PAIRED}" for one in fit[1:] if one.name not in adjusted}
     hindered = [one for one in cases if one.hindrance]
     return _Place(
         fit=[one for one in fit if one.name not in apart],

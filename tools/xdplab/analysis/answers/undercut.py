@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from xdplab.analysis.compare import compare_points, corrected
-from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 
@@ -13,12 +12,11 @@ from xdplab.measure.point import PointSummary
 def undercut(points: Sequence[PointSummary], figures: tuple[Figure, Figure]) -> set[str]:
     """Ids of points of which another forwarder is known to be better in both; all comparisons are one family."""
     points = [point for point in points if point.forwards]
-    found: dict[tuple[str, str, str], Comparison] = {}
-    for one, other in combinations(points, 2):
-        for each in figures:
-            compared = compare_points(one, other, each.key)
-            if compared is not None:
-                found[one.point_id, other.point_id, each.key] = compared
+    found = {
+        (one.point_id, other.point_id, each.key): compare_points(one, other, each.key)
+        for one, other in combinations(points, 2)
+        for each in figures
+    }
     adjusted = corrected(found)
     losers: set[str] = set()
     for one, other in combinations(points, 2):

@@ -34,7 +34,7 @@ def compare_runs(
         for metric in metrics
         if s.searched(metric) and earlier[s.point_id].searched(metric)
     }
-    family = corrected({key: one for key, one in found.items() if one is not None})
+    family = corrected(found)
     family = {key: one.model_copy(update={"hindrances": (*several, *one.hindrances)}) for key, one in family.items()}
     return [(earlier[s.point_id], s, {metric: family.get((s.point_id, metric)) for metric in metrics}) for s in shared]
 

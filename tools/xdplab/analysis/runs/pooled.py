@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from xdplab.analysis.doubts import doubts_of_one
+from xdplab.analysis.doubts import undoubted
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import environment_difference
 from xdplab.measure import Figure
@@ -30,14 +30,6 @@ class SharedPoint:
         return max(self.values.values()) / min(self.values.values())
 
 
-def _fact(summary: PointSummary, figure: Figure) -> float | None:
-    """A figure that is the forwarder's own; None for bounds, doubts and what a disturbed machine left."""
-    if any(doubts_of_one(summary, figure.key)):
-        return None
-    found = summary.measured.get(figure.key)
-    return found.value if found and found.exact else None
-
-
 def main_figures(runs: Sequence[Run]) -> list[Figure]:
     """Of the methods of these runs, those that a page over several has room for."""
     found = [each for run in runs for each in run.method.figures if each.main]
@@ -56,8 +48,7 @@ def shared_points(runs: Sequence[Run]) -> list[SharedPoint]:
         for figure in main_figures(runs):
             values: dict[str, list[float]] = {}
             for testbed, summary in measured:
-                value = _fact(summary, figure)
-                if value:
+                if value := undoubted(summary, figure.key):
                     values.setdefault(testbed, []).append(value)
             if len(values) > 1:
                 middle = {testbed: median(each) for testbed, each in sorted(values.items())}

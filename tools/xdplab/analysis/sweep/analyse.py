@@ -3,13 +3,14 @@
 
 from collections.abc import Collection, Sequence
 
-from xdplab.analysis.sweep.changes import Advice, advise
+from xdplab.analysis.sweep.changes import ChangeAdvice, advise
 from xdplab.analysis.sweep.clusters import Clustering, cluster
 from xdplab.analysis.sweep.effects import Anova, anova
 from xdplab.analysis.sweep.importance import Importance, importances, permutations, ratio_words
 from xdplab.analysis.sweep.outliers import Outlier, lossy, reference_us, split
 from xdplab.analysis.sweep.rules import Rule, RuleSet, find_rules
 from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
+from xdplab.analysis.words import capitalized
 from xdplab.measure import method_class
 from xdplab.model import Model, RunRecord, StudySpec, TrialRecord
 from xdplab.model.digits import percent
@@ -38,13 +39,12 @@ class SweepAnalysis(Model):
     configurations: tuple[Configuration, ...]
     #: Left out of the groups; those that lost frames are nobody's best either.
     outliers: tuple[Outlier, ...]
-    outlier_limit_us: float | None
     outlier_rule: Rule | None
     clustering: Clustering
     rules: RuleSet
     importance: tuple[Importance, ...]
     anova: Anova
-    advice: Advice
+    advice: ChangeAdvice
     #: Configurations that could not be measured, or whose p99 is not known: reason -> how many.
     unmeasured: dict[str, int]
 
@@ -104,7 +104,6 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
         factors=table.factors,
         configurations=tuple(sorted(table.rows, key=table.value_us)),
         outliers=tuple(outliers),
-        outlier_limit_us=limit_us,
         outlier_rule=outlier_rule,
         clustering=grouped,
         rules=rules,
@@ -159,8 +158,7 @@ def _what_matters(found: Sequence[Importance], lossy: Sequence[str]) -> str:
     if idle:
         most = ratio_words(max(each.visible or 0 for each in idle))
         clauses.append(f"no effect above {most} of {', '.join(each.factor for each in idle)}")
-    sentence = "; ".join(clauses)
-    return f"{sentence[0].upper()}{sentence[1:]}."
+    return f"{capitalized('; '.join(clauses))}."
 
 
 def _with_effect(one: Importance) -> str:

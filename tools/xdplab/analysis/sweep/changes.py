@@ -45,7 +45,7 @@ class Change(Model):
     interval: Interval | None
 
 
-class Advice(Model):
+class ChangeAdvice(Model):
     """From the default to near the best."""
 
     #: None where every configuration lost frames.
@@ -99,7 +99,7 @@ def _pairs(step: _Step, cells: _Cells) -> list[tuple[float, float]]:
     ]
 
 
-def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -> Advice:
+def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -> ChangeAdvice:
     """Over all configurations of a table, outliers among them: the default may be one.
 
     Args:
@@ -109,7 +109,7 @@ def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -
     """
     ordered = sorted(table.rows, key=table.value_us)
     best = next((row for row in ordered if row.point_id not in lossy), None)
-    advice = Advice(best=best and _named(table, best), worst=_named(table, ordered[-1]), sentence="")
+    advice = ChangeAdvice(best=best and _named(table, best), worst=_named(table, ordered[-1]), sentence="")
     factors = [factor for factor in table.factors if factor.name in mattering]
     names = [factor.name for factor in factors]
     if not names:
@@ -131,7 +131,9 @@ def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -
     return _confirmed(advice, table.statistic, names, other, steps)
 
 
-def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Cells, steps: Sequence[_Step]) -> Advice:
+def _confirmed(
+    advice: ChangeAdvice, statistic: str, names: Sequence[str], other: _Cells, steps: Sequence[_Step]
+) -> ChangeAdvice:
     """The steps as far as each of them is confirmed."""
     family = [_pairs(step, other) for step in steps]
     if len(family[0]) < MIN_PAIRS:
@@ -167,7 +169,7 @@ def _confirmed(advice: Advice, statistic: str, names: Sequence[str], other: _Cel
     return advice.model_copy(update={**found, "sentence": f"{verb} the {statistic} {figures}: {words}."})
 
 
-def _none(advice: Advice, why: str) -> Advice:
+def _none(advice: ChangeAdvice, why: str) -> ChangeAdvice:
     sentence = f"No change from the default is confirmed to help{': ' if why else ''}{why}."
     return advice.model_copy(update={"sentence": sentence})
 

@@ -54,7 +54,6 @@ class PublishedComparison(Model):
     title: str
     rows: tuple[Row, ...]
     claims: tuple[Claim, ...]
-    comparable: bool
     note: str
 
 
@@ -133,7 +132,6 @@ def published_comparison(
         title=table.title,
         rows=rows,
         claims=tuple(claims),
-        comparable=same,
         note=note,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from xdplab.analysis.summary import trials_used
+from xdplab.analysis.summary import loss_of, trials_by_point, trials_used
 from xdplab.measure import Method, make_method
 from xdplab.measure.distribution import Distribution, carried, distribution
 from xdplab.model import Model, Point, RunRecord, TrialRecord
@@ -151,9 +151,7 @@ def log_features(statistics: Iterable[Statistics]) -> np.ndarray:
 def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
     """One table for each path and traffic profile of a run, of the configurations that were measured."""
     method = make_method(run.study.method)
-    by_point: dict[str, list[TrialRecord]] = defaultdict(list)
-    for trial in trials:
-        by_point[trial.point_id].append(trial)
+    by_point = trials_by_point(trials)
     groups: dict[str, list[Point]] = defaultdict(list)
     for point in run.points.values():
         groups[_group(point)].append(point)
@@ -257,12 +255,12 @@ def _row(
     method: Method[Any], point: Point, levels: dict[str, Scalar], trials: Sequence[TrialRecord]
 ) -> Configuration | None:
     chosen = trials_used(method, trials)
-    loss_ratio, sent = _loss(chosen)
+    loss_ratio = loss_of(chosen) or 0.0
     merged = Statistics.of(distribution(chosen), loss_ratio)
     if merged is None:
         return None
     tails = {f"p{name}_us": carried(chosen, at, getattr(merged, f"p{name}_us")) for name, at in _TAILS.items()}
-    repetitions = {trial.repetition: Statistics.of(distribution([trial]), _loss([trial])[0]) for trial in chosen}
+    repetitions = {trial.repetition: Statistics.of(distribution([trial]), loss_of([trial]) or 0.0) for trial in chosen}
     tester = {f"{TESTER}.{key}": value for key, value in point.tester_options.items()}
     knobs = " ".join(f"{name}={value}" for name, value in {**tester, **point.knobs}.items())
     return Configuration(
@@ -273,13 +271,5 @@ def _row(
         by_repetition={number: found for number, found in repetitions.items() if found is not None},
         disturbed=tuple(trial.repetition for trial in chosen if trial.status == "disturbed"),
         loss_ratio=loss_ratio,
-        sent=sent,
+        sent=sum(trial.result.sent for trial in chosen if trial.result),
     )
-
-
-def _loss(trials: Sequence[TrialRecord]) -> tuple[float, int]:
-    """Share of the frames that were lost, and how many were sent."""
-    results = [trial.result for trial in trials if trial.result]
-    sent = sum(result.sent for result in results)
-    lost = sum(stream.lost for result in results for stream in result.streams)
-    return (lost / sent if sent else 0.0), sent

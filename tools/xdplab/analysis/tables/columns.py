@@ -243,11 +243,12 @@ def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[st
 
 
 def data_of(column: Column, point: PointSummary) -> Any:
-    """A cell for programs: an infinite latency is no number there; `measured` and the loss say what became of it."""
-    return _finite(column.of(point))
+    """A cell for programs."""
+    return finite(column.of(point))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """An infinite latency is no number to other programs; `measured`, a text and the loss say what became of it."""
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
@@ -257,7 +258,7 @@ def rows_of(method: Method[Any], points: Iterable[PointSummary]) -> list[dict[st
     columns = columns_of(method, points)
     found = []
     for point in points:
-        row = point.model_dump(mode="json") | {each.key: _finite(point.value(each.key)) for each in COMMON}
+        row = point.model_dump(mode="json") | {each.key: finite(point.value(each.key)) for each in COMMON}
         found.append(row | {column.key: data_of(column, point) for column in columns if column.key not in row})
     return found
 

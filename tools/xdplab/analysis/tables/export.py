@@ -5,13 +5,12 @@ Figures are those that methods declare, and the other numbers of their columns; 
 """
 
 import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.tables.columns import figure_text, own_columns
+from xdplab.analysis.tables.columns import figure_text, finite, own_columns
 from xdplab.analysis.tables.datapath_columns import datapath_columns, new_flow_columns
 from xdplab.measure import Column, Figure, Method, figure, make_method
 from xdplab.measure.point import PointSummary
@@ -232,20 +231,15 @@ def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
         **_named(of.key, of.name, of.better, "" if of.per == 1 else f" / {of.per:g}", of.unit),
         "text": words,
         "searched": bool(searched),
-        "value": _finite(value),
-        "low": _finite(min(shown, default=None)),
-        "high": _finite(max(shown, default=None)),
+        "value": finite(value),
+        "low": finite(min(shown, default=None)),
+        "high": finite(max(shown, default=None)),
         "n": len(shown),
         "at_least": bool(found and found.bound == "at least"),
         "below": found.below if found and found.limited_by != "machine" else None,
         "machine_tail": of.key in side.machine_tail,
-        "doubts": "; ".join(doubts_of_one(side, of.key)) if searched else "",
+        "doubts": "; ".join(doubts_of_one(side, of.key)),
     }
-
-
-def _finite(value: float | None) -> float | None:
-    """An infinite latency is no number to other programs; the text and the loss say what became of it."""
-    return None if value is None or math.isinf(value) else value
 
 
 def _of_column(side: PointSummary, column: Column, value: float, first: Figure) -> dict[str, Any]:
@@ -256,7 +250,6 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
         known = None
     if known is not None:
         return row_of(side, known)
-    searched = side.searched(first.key)
     return {
         **(named := _named(column.key, column.title, "", "", "")),
         "text": f"{number(value)} {named['unit'].removeprefix('1')}".strip(),
@@ -268,7 +261,7 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
         "at_least": False,
         "below": None,
         "machine_tail": column.key in side.machine_tail,
-        "doubts": "; ".join(doubts_of_one(side, first.key)) if searched else "",
+        "doubts": "; ".join(doubts_of_one(side, first.key)),
     }
 
 

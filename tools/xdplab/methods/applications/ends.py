@@ -10,12 +10,11 @@ from pathlib import Path
 from xdplab.hosts.bpf import built
 from xdplab.hosts.kernel import is_veth, link_mtu, napi_on
 from xdplab.methods.applications.spec import Feature
+from xdplab.methods.shared import servers
 from xdplab.model import PointFailed, Unsupported, XdplabError
 from xdplab.testbed import Port
 from xdplab.testbed.port_settings import features
 
-#: Benchmarking addresses (RFC 2544 appendix C.2.2), where ports have none.
-_CLIENT, _SERVER = "198.18.0.1", "198.18.0.2"
 _READY_S = 5.0
 #: What ethtool calls them, in the order in which they can be switched on: a segment needs a checksum.
 _SWITCHES: dict[Feature, tuple[str, ...]] = {
@@ -79,7 +78,7 @@ class Ends:
     @property
     def addresses(self) -> tuple[str, str]:
         """Of client and server."""
-        return self.client.address or _CLIENT, self.server.address or _SERVER
+        return self.client.address or servers.CLIENT, self.server.address or servers.SERVER
 
     @property
     def server_address(self) -> str:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.hosts import Completed, Conversation, Host, memcached_client
+from xdplab.hosts import Completed, Conversation, Host, Running
 from xdplab.hosts.bpf import built, why_not_built
-from xdplab.hosts.waiting import wait_until
 from xdplab.methods.applications import sockperf
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Workload
 from xdplab.methods.shared import servers
 from xdplab.model import CpuLayout, LatencySummary, Model, PointFailed
 
-_OUR_PORT, _IPERF_PORT, _WEB_PORT, _MEMCACHED_PORT, _SOCKPERF_PORT = 5001, 5201, 8080, 11211, 11111
+_OUR_PORT, _IPERF_PORT, _SOCKPERF_PORT = 5001, 5201, 11111
 #: Program of the server, and of the client.
 NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "iperf3": (("iperf3",), ("iperf3",)),
@@ -200,18 +199,16 @@ class Programs:
 
     def _web(self, connections: int) -> Outcome:
         host, spec = self.ends.server.host, self.spec
-        with self._server(servers.nginx(host, self.folder, self.ends.server_address, _WEB_PORT), _WEB_PORT):
-            text = self._other(
-                servers.wrk(self.ends.server_address, _WEB_PORT, connections, spec.duration_s), spec.duration_s
-            ).stdout
+        with self._server(servers.nginx(host, self.folder, self.ends.server_address), servers.WEB_PORT):
+            ask = servers.wrk(self.ends.server_address, connections, spec.duration_s)
+            text = self._other(ask, spec.duration_s).stdout
         return Outcome(elapsed_s=servers.wrk_seconds(spec.duration_s), requests_per_s=servers.wrk_requests_per_s(text))
 
     def _memcached(self, connections: int) -> Outcome:
-        host, spec = self.ends.client.host, self.spec
-        script = [host.python, host.program(Path(memcached_client.__file__))]
-        ask = [*script, self.ends.server_address, str(_MEMCACHED_PORT), str(spec.duration_s), str(connections)]
-        with self._server(servers.memcached(self.ends.server_address, _MEMCACHED_PORT), _MEMCACHED_PORT):
-            report = json.loads(self._other(ask, spec.duration_s).stdout)
+        address, duration_s = self.ends.server_address, self.spec.duration_s
+        ask = servers.memcached_requests(self.ends.client.host, address, connections, duration_s)
+        with self._server(servers.memcached(address), servers.MEMCACHED_PORT):
+            report = json.loads(self._other(ask, duration_s).stdout)
         return Outcome(elapsed_s=report["elapsed_s"], requests_per_s=report["requests"] / report["elapsed_s"])
 
     @contextlib.contextmanager
@@ -233,15 +230,9 @@ class Programs:
             finally:
                 client.stop()
 
-    @contextlib.contextmanager
-    def _server(self, argv: Sequence[str], port: int) -> Iterator[None]:
-        host = self.ends.server.host
-        process = host.start(argv, log=self.folder / "server.log", cpus=[self._server_cpu], die_with_us=True)
-        try:
-            wait_until(lambda: process.poll() is not None or _listens(host, port), _READY_S, f"{argv[0]}: its socket")
-            yield
-        finally:
-            process.stop()
+    def _server(self, argv: Sequence[str], port: int) -> contextlib.AbstractContextManager[Running]:
+        log = self.folder / "server.log"
+        return servers.running(self.ends.server.host, argv, port, log=log, cpu=self._server_cpu)
 
     def _other(self, argv: Sequence[str], duration_s: float) -> Completed:
         host = self.ends.client.host
@@ -314,7 +305,3 @@ def _complaint(done: Completed) -> str:
     with contextlib.suppress(ValueError, TypeError, KeyError):
         return str(json.loads(done.stdout)["error"])
     return done.complaint
-
-
-def _listens(host: Host, port: int) -> bool:
-    return bool(host.run(["ss", "-Hltn", "sport", "=", f":{port}"]).stdout.strip())

@@ -9,8 +9,16 @@ from xdplab.measure.figure import PointFigures, TrialFigures
 from xdplab.measure.measured import known_median
 from xdplab.measure.point import PointSummary
 from xdplab.methods.shared.batches import STAGES, StageTimes, medians
-from xdplab.methods.shared.traced import ALONE, PROBES_ON_THE_WAY, WITHOUT, clean_pairs, paired_trials, percentiles
-from xdplab.model import Model, TrialRecord
+from xdplab.methods.shared.traced import (
+    ALONE,
+    PROBES_ON_THE_WAY,
+    WITHOUT,
+    PairsAtRate,
+    at_rate,
+    paired_trials,
+    percentiles,
+)
+from xdplab.model import TrialRecord
 from xdplab.model.digits import significant
 from xdplab.stats.interval import MIN_PAIRS, Interval, ratio_interval
 
@@ -31,19 +39,9 @@ class BreakdownRecord(TrialFigures, StageTimes):
     recorded_one_in: int
 
 
-class AtRate(Model):
-    """Medians over the pairs, in us; stages as in `batches.STAGES`, percentiles p50 and p99."""
+class AtRate(PairsAtRate):
+    """Medians over the pairs, in us; stages as in `batches.STAGES`."""
 
-    #: Probes per second.
-    rate_pps: float
-    #: Pairs of trials.
-    pairs: int
-    #: Pairs in which the machine disturbed neither.
-    clean: int
-    #: Percentile -> the tester's latency without the probes.
-    without_us: dict[str, float]
-    #: The same with the probes attached.
-    with_us: dict[str, float]
     #: Ratio of the two at p50.
     cost: Interval | None
     #: Percentile -> stage -> its mean over the batches that stand for the percentile.
@@ -60,25 +58,13 @@ class AtRate(Model):
     reaped_us: float | None
     #: Mean.
     frames_per_batch: float
-    #: Batches that passed the probes.
-    seen: int
     #: Batches known from end to end.
     batches: int
-    #: Batches that no redirect was found for.
-    unmatched: int
-    #: Batches that were not sent.
-    unsent: int
-    #: Batches that the recorder lost.
-    full: int
 
     @property
     def said(self) -> bool:
         """Whether enough pairs were clean for what the probes cost."""
         return self.clean >= MIN_PAIRS
-
-
-#: Added up over the pairs.
-_COUNTS = ("seen", "batches", "unmatched", "unsent", "full")
 
 
 class BreakdownFigures(PointFigures):
@@ -101,7 +87,7 @@ def breakdown_figures(trials: Sequence[TrialRecord]) -> BreakdownFigures:
 def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[BreakdownRecord]) -> AtRate:
     clauses = (f"{CLAUSE} {rate:.0f} {how}" for how in (WITHOUT, WITH))
     paired = paired_trials(trials, *clauses)
-    without, traced = (percentiles(pair[side] for pair in paired) for side in (0, 1))
+    without, traced = sides = [percentiles(pair[side] for pair in paired) for side in (0, 1)]
     pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
     interval = ratio_interval(pairs, depth=None)  # one process in turns: a level of the machine meets both sides alike
     typical = {name: medians([getattr(one.typical_us, name) for one in stages]) for name in ("p50", "p99")}
@@ -109,11 +95,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[BreakdownR
     cost = median(slow - fast for slow, fast in pairs) / PROBES_ON_THE_WAY if pairs else None
     measurable = cost is not None and cost > 0 and frames <= ALONE
     return AtRate(
-        rate_pps=rate,
-        pairs=len(pairs),
-        clean=clean_pairs(paired),
-        without_us={name: median(values) for name, values in without.items() if values},
-        with_us={name: median(values) for name, values in traced.items() if values},
+        **dict(at_rate(rate, paired, sides, stages)),
         cost=interval,
         typical_us=typical,
         probe_cost_us=cost if measurable else None,
@@ -122,7 +104,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[BreakdownR
         whole_us=medians([one.whole_us for one in stages]),
         reaped_us=known_median(one.reaped_us for one in stages),
         frames_per_batch=frames,
-        **{name: sum(getattr(one, name) for one in stages) for name in _COUNTS},
+        batches=sum(one.batches for one in stages),
     )
 
 

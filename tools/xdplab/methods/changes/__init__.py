@@ -6,9 +6,9 @@ Two trials of the same length in each repetition, one with the change and one wi
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
@@ -50,6 +50,7 @@ from xdplab.model import (
     TrialRecord,
     TrialSpec,
 )
+from xdplab.model.base import Distinct
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
 from xdplab.model.naming import Names
@@ -65,7 +66,7 @@ class ChangesSpec(MethodSpec):
 
     name: Literal["changes"]
     #: What is changed; each is a point.
-    kinds: tuple[Kind, ...] = Field(default=KINDS[:-1], min_length=1)
+    kinds: Annotated[tuple[Kind, ...], Distinct] = Field(default=KINDS[:-1], min_length=1)
     #: Rules that are installed and removed by `rules` and `rule-stream`.
     rules: int = Field(default=1000, ge=1, le=MOST_RULES)
     #: Traffic before a trial that is not counted.
@@ -76,13 +77,6 @@ class ChangesSpec(MethodSpec):
     once_s: float = Field(default=3.0, ge=2 * LEAD_S, le=3600)
     #: How long late frames are waited for at the most.
     drain_s: float = Field(default=0.05, ge=0.01, le=LEAD_S / 2)
-
-    @field_validator("kinds")
-    @classmethod
-    def _different_kinds(cls, value: tuple[Kind, ...]) -> tuple[Kind, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("a kind is there twice")
-        return value
 
 
 def _text(key: str, per: float) -> Column:

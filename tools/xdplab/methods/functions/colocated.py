@@ -14,15 +14,13 @@ from pathlib import Path as FilePath
 
 from xdplab.forwarders import Dut
 from xdplab.forwarders.xsk.functions import XskFunctions
-from xdplab.hosts import Host, Running, cpu_job, memcached_client
-from xdplab.hosts.waiting import wait_until
+from xdplab.hosts import Host, Running, cpu_job
 from xdplab.methods.shared import servers
 from xdplab.model import PointFailed
 from xdplab.model.functions import NfTraffic
 from xdplab.testbed import Port
 
-_CLIENT, _SERVER, _PREFIX = "198.18.0.1", "198.18.0.2", 24
-_MEMCACHED_PORT, _WEB_PORT = 11211, 8080
+_PREFIX = 24
 _CONNECTIONS = 16
 _PROGRAMS: dict[NfTraffic, tuple[str, ...]] = {"local": ("memcached",), "web": ("nginx", "wrk"), "job": ()}
 #: Without them frames leave without a checksum, for the receiver on the same machine to trust.
@@ -62,8 +60,8 @@ class Colocated:
                     _set_up(host, (inner, outer))
                     program.stack_port = inner
                 server = outer if program.takes_all else self.dut.ports[0].ifname
-                _give_address(stack, self.client.host, _CLIENT, self.client.ifname)
-                _give_address(stack, host, _SERVER, server)
+                _give_address(stack, self.client.host, servers.CLIENT, self.client.ifname)
+                _give_address(stack, host, servers.SERVER, server)
             yield
 
     def figure(self, duration_s: float) -> float:
@@ -73,10 +71,12 @@ class Colocated:
             PointFailed: a program ended; the message holds its own words.
         """
         if self.traffic == "job":
-            report = json.loads(self._output(self._script(self.dut.host, cpu_job.__file__, [str(duration_s)])))
+            host = self.dut.host
+            argv = [host.python, host.program(FilePath(cpu_job.__file__)), str(duration_s)]
+            report = json.loads(self._output(self._start(host, argv)))
             return float(report["elapsed_s"] / max(report["rounds"], 1))
         with self._server() as server:
-            text = self._ask(duration_s)
+            text = self._ask(duration_s) if server.poll() is None else ""
             if server.poll() is not None:
                 raise PointFailed(f"{_PROGRAMS[self.traffic][0]} ended: {' | '.join(server.log_tail(2))}")
         if self.traffic == "web":
@@ -84,33 +84,21 @@ class Colocated:
         report = json.loads(text)
         return float(report["requests"] / report["elapsed_s"])
 
-    @contextlib.contextmanager
-    def _server(self) -> Iterator[Running]:
-        log = self._folder / "server.log"
+    def _server(self) -> contextlib.AbstractContextManager[Running]:
+        host = self.dut.host
         if self.traffic == "web":
-            argv = servers.nginx(self.dut.host, self._folder, _SERVER, _WEB_PORT)
+            argv, port = servers.nginx(host, self._folder, servers.SERVER), servers.WEB_PORT
         else:
-            argv = servers.memcached(_SERVER, _MEMCACHED_PORT)
-        process = self.dut.host.start(argv, log=log, cpus=[self.dut.layout.forwarder], die_with_us=True)
-        try:
-            yield process
-        finally:
-            process.stop()
+            argv, port = servers.memcached(servers.SERVER), servers.MEMCACHED_PORT
+        return servers.running(host, argv, port, log=self._folder / "server.log", cpu=self.dut.layout.forwarder)
 
     def _ask(self, duration_s: float) -> str:
+        host = self.client.host
         if self.traffic == "local":
-            arguments = [_SERVER, str(_MEMCACHED_PORT), str(duration_s), str(_CONNECTIONS)]
-            return self._output(self._script(self.client.host, memcached_client.__file__, arguments))
-        wait_until(self._listens, 5.0, "nginx: its socket")
-        argv = servers.wrk(_SERVER, _WEB_PORT, _CONNECTIONS, duration_s)
-        return self._output(self._start(self.client.host, argv))
-
-    def _listens(self) -> bool:
-        shown = self.dut.host.run(["ss", "-Hltn", "sport", "=", f":{_WEB_PORT}"]).stdout
-        return bool(shown.strip())
-
-    def _script(self, host: Host, path: str, arguments: Sequence[str]) -> Running:
-        return self._start(host, [host.python, host.program(FilePath(path)), *arguments])
+            argv = servers.memcached_requests(host, servers.SERVER, _CONNECTIONS, duration_s)
+        else:
+            argv = servers.wrk(servers.SERVER, _CONNECTIONS, duration_s)
+        return self._output(self._start(host, argv))
 
     def _start(self, host: Host, argv: Sequence[str]) -> Running:
         cpu = self.dut.layout.forwarder if self.traffic == "job" else self.dut.layout.tester_tx

@@ -104,7 +104,7 @@ def rank_agreements(
         for traffic, group, members, known in given
         for one, two in _pairs(members, known)
     }
-    adjusted = corrected({key: one for key, one in compared.items() if one is not None})
+    adjusted = corrected(compared)
     return [
         _agreement(
             traffic,

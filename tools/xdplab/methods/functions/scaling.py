@@ -8,6 +8,7 @@ from statistics import median
 
 from xdplab.analysis.answers.ranking import Contender
 from xdplab.methods.shared.curve import Curve, Rung
+from xdplab.model.digits import counted
 from xdplab.model.functions import NfPoint, NfTraffic
 
 #: A core more that brings less than this part of what the first one does is where scaling ends.
@@ -31,7 +32,7 @@ class Scaling(Curve):
         for place, (fewer, more) in enumerate(itertools.pairwise(self.rungs), start=1):
             if fewer.number == more.number or not fewer.values or not more.values:
                 continue
-            past = f"past {fewer.number} core{'s' * (fewer.number != 1)}"
+            past = f"past {counted(fewer.number, 'core')}"
             found = family.get(-place)
             doubt = fewer.doubt or more.doubt or (f"one core: {self.without}" if self.without else "")
             if doubt or found is None or found.interval is None or found.interval.low is None:

@@ -211,7 +211,7 @@ class RecoveryFound(Model):
 
 
 class ResetFound(Model):
-    """§26.6. Runs of before the suite's own part was measured have the gap alone."""
+    """§26.6."""
 
     #: Longest time between the departures of two frames that arrived.
     gap_us: Spread | None
@@ -453,15 +453,6 @@ def _records(trials: Iterable[TrialRecord], kind: type[RecordT]) -> list[RecordT
     return [record for _, record in records_of(trials, kind)]
 
 
-def _spreads(found: Sequence[ClauseRecord], *names: str) -> dict[str, Any]:
-    return {name: Spread.known(getattr(record, name) for record in found) for name in names}
-
-
-def _reasons(found: Sequence[BurstsRecord | RecoveryRecord | ResetRecord]) -> tuple[str, ...]:
-    """Why there is no figure, of the repetitions that have none."""
-    return tuple(sorted({record.reason for record in found if record.reason}))
-
-
 def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
     searches = records_of(trials, SearchRecord)
     if not searches:
@@ -494,10 +485,6 @@ def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
         top_load_pps=median(search.top_load_pps for search in found) * found[0].directions,
         line_rate_bps=found[0].line_rate_bps,
     )
-
-
-def _over_all(pps: float | None, search: SearchRecord) -> float | None:
-    return None if pps is None else pps * search.directions
 
 
 def _latency(trials: Sequence[TrialRecord]) -> tuple[LatencyFound, ...]:
@@ -546,51 +533,29 @@ def _loss_curve(trials: Sequence[TrialRecord]) -> tuple[LossFound, ...]:
     return tuple(rows)
 
 
-def _back_to_back(trials: Sequence[TrialRecord]) -> BackToBackFound | None:
-    found = _records(trials, BurstsRecord)
-    buffer = ("implied_buffer_us", "corrected_buffer_us", "corrected_buffer_frames", "buffer_resolution_frames")
-    if not found:
-        return None
-    return BackToBackFound(
-        frames=tuple(length for record in found for length in record.frames),
-        limited_by=tuple(sorted({record.limited_by for record in found})),
-        reasons=_reasons(found),
-        **_spreads(found, "average_frames", "burst_rate_pps", *buffer),
-    )
+def _over_repetitions(
+    kind: type[ClauseRecord], made: type[Model], **own: Callable[[Sequence[Any]], Any]
+) -> Callable[[Sequence[TrialRecord]], Model | None]:
+    """What makes the figures of a clause from its records: spreads, and flags that hold for all; `own` the rest."""
+    types = {name: field.annotation for name, field in made.model_fields.items()}
+
+    def make(trials: Sequence[TrialRecord]) -> Model | None:
+        found = _records(trials, kind)
+        values = {name: [getattr(record, name) for record in found] for name in types if name not in own}
+        merged = {name: all(each) if types[name] is bool else Spread.known(each) for name, each in values.items()}
+        return made(**merged, **{name: of(found) for name, of in own.items()}) if found else None
+
+    return make
 
 
-def _recovery(trials: Sequence[TrialRecord]) -> RecoveryFound | None:
-    found = _records(trials, RecoveryRecord)
-    if not found:
-        return None
-    return RecoveryFound(
-        overloaded=all(record.overloaded for record in found),
-        reasons=_reasons(found),
-        **_spreads(found, "recovery_us", "overload_pps", "relief_pps", "lost_in_overload", "resolution_us"),
-    )
+def _reasons(found: Sequence[BurstsRecord | RecoveryRecord | ResetRecord]) -> tuple[str, ...]:
+    """Why there is no figure, of the repetitions that have none."""
+    return tuple(sorted({record.reason for record in found if record.reason}))
 
 
-def _reset(trials: Sequence[TrialRecord]) -> ResetFound | None:
-    found = _records(trials, ResetRecord)
-    if not found:
-        return None
-    return ResetFound(
-        came_back=all(record.came_back for record in found),
-        reasons=_reasons(found),
-        **_spreads(found, "gap_us", "own_us", "reset_us", "lost", "load_pps", "resolution_us"),
-    )
-
-
-def _forwarding_rate(trials: Sequence[TrialRecord]) -> ForwardingRateFound | None:
-    found = _records(trials, OverloadRecord)
-    split = bimodal([record.forwarding_rate_pps for record in found]) if found else None
-    if not found:
-        return None
-    return ForwardingRateFound(
-        overloaded=all(record.overloaded for record in found),
-        bimodal_kpps=split.text(1000) if split else "",
-        **_spreads(found, "forwarding_rate_pps", "offered_pps", "intended_pps"),
-    )
+def _bimodal_kpps(found: Sequence[OverloadRecord]) -> str:
+    split = bimodal([record.forwarding_rate_pps for record in found])
+    return split.text(1000) if split else ""
 
 
 #: Clause -> its name, as suites and JSON have it, and what makes its figures.
@@ -598,9 +563,21 @@ _CLAUSES: dict[str, tuple[str, Callable[[Sequence[TrialRecord]], Any]]] = {
     SearchRecord.clause: ("throughput", _throughput),
     LatencyRecord.clause: ("latency", _latency),
     LossCurveRecord.clause: ("loss_curve", _loss_curve),
-    BurstsRecord.clause: ("back_to_back", _back_to_back),
-    RecoveryRecord.clause: ("recovery", _recovery),
-    ResetRecord.clause: ("reset", _reset),
-    OverloadRecord.clause: ("forwarding_rate", _forwarding_rate),
+    BurstsRecord.clause: (
+        "back_to_back",
+        _over_repetitions(
+            BurstsRecord,
+            BackToBackFound,
+            frames=lambda found: tuple(length for record in found for length in record.frames),
+            limited_by=lambda found: tuple(sorted({record.limited_by for record in found})),
+            reasons=_reasons,
+        ),
+    ),
+    RecoveryRecord.clause: ("recovery", _over_repetitions(RecoveryRecord, RecoveryFound, reasons=_reasons)),
+    ResetRecord.clause: ("reset", _over_repetitions(ResetRecord, ResetFound, reasons=_reasons)),
+    OverloadRecord.clause: (
+        "forwarding_rate",
+        _over_repetitions(OverloadRecord, ForwardingRateFound, bimodal_kpps=_bimodal_kpps),
+    ),
 }
 CLAUSE_NAMES = frozenset(name for name, _ in _CLAUSES.values())

@@ -10,6 +10,7 @@ from typing import Any
 
 from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.compare import compare_points, corrected
+from xdplab.analysis.summary import trials_by_point
 from xdplab.analysis.words import gain, listed, visible
 from xdplab.forwarders.base import THREADS
 from xdplab.measure.comparison import Comparison
@@ -23,6 +24,7 @@ from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.methods.rfc2544.spec import FULL, scale_of
 from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model import Model, Point, RunRecord, TrialRecord
+from xdplab.model.digits import counted
 from xdplab.model.naming import Names
 from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.report.chart import Axis, Chart, Series
@@ -148,7 +150,7 @@ def _curve(rows: Sequence[tuple[int, int, PointSummary]]) -> Curve:
     figure = next((each for each in (NDR, PDR, FORWARDING_RATE) if any(_has(row[-1], each) for row in rows)), NDR)
     places = [row[:2] for row in rows]
     for threads, queues, summary in sorted(rows, key=lambda row: row[:2]):
-        at = f"{_counted(threads, 'thread')}, {_counted(queues, 'queue')}"
+        at = f"{counted(threads, 'thread')}, {counted(queues, 'queue')}"
         at += f" ({summary.forwarder})" if places.count((threads, queues)) > 1 else ""
         at += f", {figure.name}" if figure != NDR else ""
         rungs.append(Rung(threads, Contender(summary, figure, summary.forwarder, ""), at))
@@ -170,10 +172,6 @@ def _rung_line(curve: Curve, rung: Rung) -> str:
 
 def _has(summary: PointSummary, figure: Figure) -> bool:
     return any(one.was_searched(figure.key) for one in summary.by_repetition)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 #: Metric -> how a gain in it is said.
@@ -248,8 +246,8 @@ def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence
         return None
     alike = [s for s in measured if s.setting == reference.setting and s.point_id != reference.point_id]
     found = {(s.point_id, metric): compare_points(s, reference, metric) for s in alike for metric in _GAINS}
-    adjusted = corrected({key: one for key, one in found.items() if one is not None})
-    by_point = {point_id: [trial for trial in trials if trial.point_id == point_id] for point_id in run.points}
+    adjusted = corrected(found)
+    by_point = trials_by_point(trials)
     return Ablation(
         reference=reference,
         reference_ndr=_ndr(reference),

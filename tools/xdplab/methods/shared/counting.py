@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from xdplab.analysis.answers.ranking import Contender, ranking
+from xdplab.analysis.summary import first_measured
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import CountedFigures, Figure
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
@@ -66,11 +67,7 @@ def figure_of_trial(value: float | None, trial: TrialRecord, figure: Figure, *, 
 
 def counting_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     """The first of each repetition that has figures."""
-    first: dict[int, TrialRecord] = {}
-    for trial in trials:
-        if trial.purpose == "measure" and trial.result is not None and trial.figures:
-            first.setdefault(trial.repetition, trial)
-    return [first[repetition] for repetition in sorted(first)]
+    return first_measured(trial for trial in trials if trial.figures)
 
 
 def first_frames(session: Session) -> None:

@@ -62,13 +62,11 @@ class Curve:
 
     def compared(self) -> dict[int, Comparison]:
         """Place of a rung -> it over one core, and over the one before it (`-place`); one family (Holm)."""
-        found = {}
+        found: dict[int, Comparison | None] = {}
         for place, rung in enumerate(self.rungs):
             for key, other in ((place, self._best), (-place, self.rungs[place - 1] if place else None)):
                 if other is not None and other is not rung and rung.values and other.values:
-                    one = compare_points(rung.row.point, other.row.point, rung.row.figure.key)
-                    if one is not None and (key or not place):
-                        found[key] = one
+                    found[key] = compare_points(rung.row.point, other.row.point, rung.row.figure.key)
         return corrected(found)
 
     def share(self, rung: Rung) -> str:

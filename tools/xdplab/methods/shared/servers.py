@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that others wrote and that methods measure with: how memcached, nginx, wrk are started, what wrk prints."""
 
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from xdplab.hosts import Host
+from xdplab.hosts import Host, Running, memcached_client
+from xdplab.hosts.waiting import wait_until
 from xdplab.measure.figure import Figure
 from xdplab.model import PointFailed
 
 REQUESTS = Figure(key="requests_per_s", name="requests", unit="requests/s", better="more", verb="answers", main=True)
+#: Benchmarking addresses (RFC 2544 appendix C.2.2) of client and server, where their ports have none.
+CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
+WEB_PORT, MEMCACHED_PORT = 8080, 11211
+#: Until a server listens.
+_READY_S = 5.0
 #: Program -> the Debian package that has it, where that has another name.
 _PACKAGES = {"nginx": "nginx-light"}
 
@@ -33,26 +40,51 @@ def missing_program(host: Host, programs: Sequence[str]) -> str | None:
     return None
 
 
-def nginx(host: Host, folder: Path, address: str, port: int) -> list[str]:
+@contextlib.contextmanager
+def running(host: Host, argv: Sequence[str], port: int, *, log: Path, cpu: int) -> Iterator[Running]:
+    """A server, once it listens, or has ended.
+
+    Raises:
+        PointFailed: neither within 5 s.
+    """
+    process = host.start(argv, log=log, cpus=[cpu], die_with_us=True)
+    try:
+        wait_until(lambda: process.poll() is not None or _listens(host, port), _READY_S, f"{argv[0]}: its socket")
+        yield process
+    finally:
+        process.stop()
+
+
+def _listens(host: Host, port: int) -> bool:
+    return bool(host.run(["ss", "-Hltn", "sport", "=", f":{port}"]).stdout.strip())
+
+
+def nginx(host: Host, folder: Path, address: str) -> list[str]:
     """Its arguments, after its configuration is written to a folder: one process that answers 7 bytes."""
     settings = folder / "nginx.conf"
-    host.write(str(settings), _NGINX.format(folder=folder, address=address, port=port))
+    host.write(str(settings), _NGINX.format(folder=folder, address=address, port=WEB_PORT))
     return ["nginx", "-c", str(settings), "-e", str(folder / "nginx.log")]
 
 
-def memcached(address: str, port: int) -> list[str]:
+def memcached(address: str) -> list[str]:
     """Its arguments: one thread, TCP only."""
-    return ["memcached", "-u", "root", "-l", address, "-p", str(port), "-U", "0", "-t", "1", "-m", "64"]
+    return ["memcached", "-u", "root", "-l", address, "-p", str(MEMCACHED_PORT), "-U", "0", "-t", "1", "-m", "64"]
 
 
-def wrk(address: str, port: int, connections: int, duration_s: float) -> list[str]:
+def memcached_requests(host: Host, address: str, connections: int, duration_s: float) -> list[str]:
+    """Arguments of its client, which prints JSON."""
+    script = [host.python, host.program(Path(memcached_client.__file__))]
+    return [*script, address, str(MEMCACHED_PORT), str(duration_s), str(connections)]
+
+
+def wrk(address: str, connections: int, duration_s: float) -> list[str]:
     """Its arguments. It counts whole seconds: see `wrk_seconds`."""
     return [
         "wrk",
         "-t1",
         f"-c{connections}",
         f"-d{wrk_seconds(duration_s):g}s",
-        f"http://{address}:{port}/",
+        f"http://{address}:{WEB_PORT}/",
     ]
 
 

@@ -3,6 +3,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 from typing import Annotated, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -10,10 +11,44 @@ from pydantic import Field
 from xdplab.measure.distribution import carried, distribution
 from xdplab.measure.method import Method, Session
 from xdplab.measure.streams import probe_streams
+from xdplab.methods.shared.batches import BatchCounts
 from xdplab.methods.shared.probes import one_in
 from xdplab.model import MethodSpec, TrafficSpec, TrialRecord, TrialSpec
 from xdplab.model.trial import Purpose
 from xdplab.stats.interval import MIN_PAIRS
+
+
+class PairsAtRate(BatchCounts):
+    """Medians over the pairs of trials at one rate, and counts of all batches."""
+
+    #: Probes per second.
+    rate_pps: float
+    #: Pairs of trials with both sides.
+    pairs: int
+    #: Pairs in which the machine disturbed neither.
+    clean: int
+    #: p50 and p99 of the tester's latency without tracing.
+    without_us: dict[str, float]
+    #: The same with it.
+    with_us: dict[str, float]
+
+
+def at_rate(
+    rate_pps: float,
+    pairs: Sequence[tuple[TrialRecord, ...]],
+    sides: Sequence[dict[str, list[float]]],
+    counted: Sequence[BatchCounts],
+) -> PairsAtRate:
+    """`sides`: the `percentiles` of both. `counted`: of each traced trial."""
+    without_us, with_us = ({name: median(values) for name, values in each.items() if values} for each in sides)
+    return PairsAtRate(
+        rate_pps=rate_pps,
+        pairs=len(pairs),
+        clean=clean_pairs(pairs),
+        without_us=without_us,
+        with_us=with_us,
+        **{name: sum(getattr(one, name) for one in counted) for name in BatchCounts.model_fields},
+    )
 
 
 def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[TrialRecord, ...]]:

@@ -2,10 +2,10 @@
 """Method `tracing`: its spec, what each way of tracing costs a frame, and whether stages agree with time stamps."""
 
 from collections.abc import Sequence
-from statistics import fmean, median
-from typing import Literal, get_args
+from statistics import fmean
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from xdplab.measure.comparison import MAX_WORDS, Answer
 from xdplab.measure.figure import PointFigures, TrialFigures
@@ -17,13 +17,15 @@ from xdplab.methods.shared.traced import (
     ALONE,
     PROBES_ON_THE_WAY,
     WITHOUT,
+    PairsAtRate,
     TracedSpec,
+    at_rate,
     clean_pairs,
     paired_trials,
     percentiles,
 )
 from xdplab.model import Model, TrialRecord
-from xdplab.model.base import Shown
+from xdplab.model.base import Distinct, Shown
 from xdplab.model.digits import percent, significant
 from xdplab.stats.interval import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
 
@@ -40,18 +42,11 @@ class TracingSpec(TracedSpec):
 
     name: Literal["tracing"]
     #: Those that are measured.
-    ways: tuple[TraceWay, ...] = Field(default=get_args(TraceWay), min_length=1)
+    ways: Annotated[tuple[TraceWay, ...], Distinct] = Field(default=get_args(TraceWay), min_length=1)
     #: What a way may cost at p50.
     goal_us: float = Field(default=0.2, gt=0)
     #: `xdplab/model/published/NAME.yaml`, whose authors tell what their tracing cost.
     published: str | None = None
-
-    @field_validator("ways")
-    @classmethod
-    def _different_ways(cls, value: tuple[TraceWay, ...]) -> tuple[TraceWay, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("a way is there twice")
-        return value
 
 
 class TracedRecord(TrialFigures, TracedTimes):
@@ -90,23 +85,13 @@ class Cost(Model):
     difference_us: Difference
 
 
-class Traced(Model):
-    """One way at one rate: medians over the rounds, by percentile (p50, p99)."""
+class Traced(PairsAtRate):
+    """One way at one rate; a pair is a round."""
 
     #: Which.
     way: TraceWay
-    #: Probes per second.
-    rate_pps: float
-    #: Rounds with both sides.
-    pairs: int
-    #: Rounds in which the machine disturbed neither.
-    clean: int
     #: Trials of these pairs that the machine disturbed.
     disturbed: int
-    #: Percentile -> the tester's latency without tracing.
-    without_us: dict[str, float]
-    #: The same with tracing.
-    with_us: dict[str, float]
     #: The lowest p50 `without` and `with`: a busy machine only adds.
     lowest_us: dict[str, float]
     #: Percentile -> what the way costs there; without p99 where the trials do not carry it.
@@ -123,16 +108,8 @@ class Traced(Model):
     frames_per_batch: float | None
     #: Stage -> percentile -> its time; None where the way does not know the stage.
     stages_us: dict[str, dict[str, float] | None]
-    #: Batches that passed the probes.
-    seen: int
     #: Batches that were kept.
     recorded: int
-    #: Batches that no redirect was found for.
-    unmatched: int
-    #: Batches that were not sent.
-    unsent: int
-    #: Batches that the recorder lost.
-    full: int
 
 
 class TracingFigures(PointFigures):
@@ -173,12 +150,12 @@ def _at_rate(
     pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
     if not pairs:
         return None
-    counted = ("recorded", *BatchCounts.model_fields)
-    counts = {name: sum(getattr(one, name) for one in stages) for name in counted}
+    found = [percentiles(pair[side] for pair in pairs) for side in (0, 1)]
+    without, traced = sides = [{name.removesuffix("_us"): each for name, each in side.items()} for side in found]
+    common = at_rate(rate, pairs, sides, stages)
     stages = [one for one in stages if one.recorded]  # a round answered from a resumed run's journal has none
     if not stages:
-        return Untraced(way=way, reason=f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(counts)}")
-    without, traced = (percentiles(pair[side] for pair in pairs) for side in (0, 1))
+        return Untraced(way=way, reason=f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(common)}")
     costs: dict[str, Cost] = {}
     for of in without.keys() & traced.keys():  # both sides carry it
         both = list(zip(traced[of], without[of], strict=True))
@@ -186,20 +163,16 @@ def _at_rate(
         ratio, difference = ratio_interval(both, depth=None), difference_interval(both, depth=None)
         assert ratio is not None
         assert difference is not None
-        costs[of.removesuffix("_us")] = Cost(ratio=ratio, difference_us=difference)
+        costs[of] = Cost(ratio=ratio, difference_us=difference)
     frames = known_median(one.frames_per_batch for one in stages)
     mean = costs["p50"].difference_us.mean
     doubt = _doubt(pairs)
     alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= ALONE
     return Traced(
         way=way,
-        rate_pps=rate,
-        pairs=len(pairs),
-        clean=clean_pairs(pairs),
+        **dict(common),
         disturbed=sum(trial.status != "ok" for pair in pairs for trial in pair),
-        without_us={name.removesuffix("_us"): median(values) for name, values in without.items() if values},
-        with_us={name.removesuffix("_us"): median(values) for name, values in traced.items() if values},
-        lowest_us={"without": min(without["p50_us"]), "with": min(traced["p50_us"])},
+        lowest_us={"without": min(without["p50"]), "with": min(traced["p50"])},
         cost=costs,
         goal_us=spec.goal_us,
         doubt=doubt,
@@ -207,14 +180,14 @@ def _at_rate(
         probe_us=mean / PROBES_ON_THE_WAY if alone and mean > 0 else None,
         frames_per_batch=frames,
         stages_us=_stages(stages),
-        **counts,
+        recorded=sum(one.recorded for one in stages),
     )
 
 
-def _nothing(counts: dict[str, int]) -> str:
+def _nothing(counts: BatchCounts) -> str:
     words = {"unmatched": "not matched to a redirect", "unsent": "not sent", "full": "lost by the recorder"}
-    seen = f"{counts['seen']} batches seen"
-    return ", ".join([seen, *(f"{counts[name]} {said}" for name, said in words.items() if counts[name])])
+    known = {said: getattr(counts, name) for name, said in words.items()}
+    return ", ".join([f"{counts.seen} batches seen", *(f"{count} {said}" for said, count in known.items() if count)])
 
 
 #: Above this share of lost frames what a way of tracing costs is undecided: the forwarder was overloaded.

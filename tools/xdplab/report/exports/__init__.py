@@ -10,6 +10,7 @@ from xdplab.analysis.tables.export import ExportRow, export_rows
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord
 from xdplab.model.described import described
+from xdplab.model.design import as_written
 from xdplab.model.extras import need
 from xdplab.report.exports.junit import junit_of
 from xdplab.report.exports.openmetrics import openmetrics_of
@@ -21,7 +22,7 @@ def csv_of(rows: Iterable[ExportRow]) -> bytes:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(ExportRow.model_fields)
     for row in rows:
-        writer.writerow(str(each).lower() if isinstance(each, bool) else each for each in row.model_dump().values())
+        writer.writerow(None if each is None else as_written(each) for each in row.model_dump().values())
     return out.getvalue().encode()
 
 

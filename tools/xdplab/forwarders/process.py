@@ -61,7 +61,8 @@ class Instance:
         """Raises PointFailed when it ended, with its last words."""
         ended = self.ended()
         if ended:
-            raise PointFailed(f"{self.name}: {ended}: {' | '.join(self.log_tail()[-2:])}")
+            who = "" if ended.startswith(self.name) else f"{self.name}: "
+            raise PointFailed(f"{who}{ended}: {' | '.join(self.log_tail()[-2:])}")
 
     def link_counters(self) -> dict[str, Any]:
         """Interface counters of its ports."""

@@ -79,13 +79,8 @@ def memcached_requests(host: Host, address: str, connections: int, duration_s: f
 
 def wrk(address: str, connections: int, duration_s: float) -> list[str]:
     """Its arguments. It counts whole seconds: see `wrk_seconds`."""
-    return [
-        "wrk",
-        "-t1",
-        f"-c{connections}",
-        f"-d{wrk_seconds(duration_s):g}s",
-        f"http://{address}:{WEB_PORT}/",
-    ]
+    seconds = f"{wrk_seconds(duration_s):g}s"
+    return ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", f"http://{address}:{WEB_PORT}/"]
 
 
 def wrk_seconds(duration_s: float) -> float:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from lab.command import load_program
+from lab.command import load_program, wait_for
 
 from xdplab.forwarders.ovs.builds import OFFLOADING, how_to_make
 
@@ -454,3 +455,26 @@ def test_what_stood_alone_is_not_compiled_again_before_something_changed(
     assert compiled() == 1
     shutil.rmtree(cache / ovs_build.cache_key(wanted.describe()))
     assert compiled() == 1  # what is wanted is a build, too
+
+
+def test_what_is_there_is_given_while_another_builds_what_is_not(
+    ovs_build: ModuleType,
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
+    cache, wanted = tmp_path / "cache", plan(ovs_build, small)
+    lock = cache / f".{ovs_build.cache_key(wanted.describe())}.lock"
+    folder = ovs_build.build(wanted, cache)
+    with ovs_build.locked(lock):
+        assert ovs_build.build(wanted, cache) == folder  # waits for nobody
+        assert "waiting for another" not in capsys.readouterr().err
+        shutil.rmtree(folder)
+        held = threading.Thread(target=ovs_build.build, args=(wanted, cache))
+        held.start()
+        wait_for(lambda: "waiting for another build" in capsys.readouterr().err, "it says that it waits")
+        assert not folder.exists()
+    held.join(30)
+    assert folder.exists()

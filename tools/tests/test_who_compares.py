@@ -78,7 +78,6 @@ WORDS = {
     "cli/reproduce.py:": "what studies are for",
     "cli/tables.py:trend_table": "title of a table",
     "methods/functions/ranks.py:RankAgreement.sentence": "pairs that compare decided nothing of (rank_agreements)",
-    "methods/functions/scaling.py:Scaling.sentence": "by the intervals of Curve.compared, corrected together",
     "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
     "report/sweep.py:_densities": "title of a chart",

@@ -77,7 +77,6 @@ WORDS = {
     "cli/main.py:analyse": "help of an option",
     "cli/reproduce.py:": "what studies are for",
     "cli/tables.py:trend_table": "title of a table",
-    "methods/functions/ranks.py:RankAgreement.sentence": "pairs that compare decided nothing of (rank_agreements)",
     "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
     "report/sweep.py:_densities": "title of a chart",

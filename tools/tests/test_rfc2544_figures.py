@@ -87,6 +87,33 @@ def test_who_set_a_throughput_and_what_it_resolves_go_with_it(
     assert ndr.resolution == 0.01
 
 
+def repeated(*searches: TrialRecord) -> list[TrialRecord]:
+    return [each.model_copy(update={"repetition": number}) for number, each in enumerate(searches)]
+
+
+LOST_AT_THE_LOWEST = found("below-minimum", throughput_pps=None, lower_pps=None, upper_pps=2e3)
+OUT_OF_TIME = found("budget", throughput_pps=None, lower_pps=None)
+
+
+@pytest.mark.parametrize(
+    ("searches", "line", "cell"),
+    [
+        ([found()] * 2 + [LOST_AT_THE_LOWEST] * 3, "below 4 kpps (limited by below-minimum, forwarder)", "below 4"),
+        ([found()] * 3 + [LOST_AT_THE_LOWEST] * 2, "668 kpps (limited by below-minimum, forwarder)", "668 0 to 668"),
+        ([LOST_AT_THE_LOWEST] * 2, "below 4 kpps (limited by below-minimum)", "below 4"),
+        ([found(), OUT_OF_TIME, OUT_OF_TIME], "none was found", "not known"),
+        ([found("machine", upper_pps=None)], "at least 668 kpps (limited by machine)", "≥ 668"),
+    ],
+)
+def test_a_repetition_that_found_no_load_good_counts_in_the_median(
+    searches: list[TrialRecord], line: str, cell: str
+) -> None:
+    """Of five, three lost frames at the lowest load: "NDR at least 671 kpps" was the median of the other two."""
+    trials = repeated(*searches)
+    assert rfc2544_figures(trials).clause_text("throughput").removeprefix("NDR").lstrip(": ") == line
+    assert f" 64 {cell} " in text_of(trials)
+
+
 def test_a_search_that_found_no_load_good_has_no_figure() -> None:
     for limited_by in ("tester", "machine"):
         (one,) = throughput_repetitions([found(limited_by, throughput_pps=None, lower_pps=None, upper_pps=None)])

@@ -72,19 +72,37 @@ class BoundFound(Model):
     contradicted_by: Contradiction | None
     #: The same in words.
     contradiction: str
-    #: Forwarding rate at the lower bound; None: no load was found good.
+    #: Forwarding rate at the lower bound, 0 of a repetition that found no load good; None: none of them did.
     throughput_pps: Spread | None
-    #: Highest load that was offered and found good.
+    #: Highest load that was offered and found good, likewise.
     lower_pps: Spread | None
     #: Lowest load at which the forwarder lost more than tolerated; None: it is not known.
     upper_pps: Spread | None
 
+    @property
+    def found(self) -> bool:
+        """Whether most repetitions found a load good."""
+        return self.throughput_pps is not None and self.throughput_pps.median > 0
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the forwarder may carry more: another one was the limit."""
+        return bool({"tester", "budget", "machine"}.intersection(self.limited_by))
+
+    @property
+    def below_pps(self) -> float | None:
+        """The load at which it lost too much already, of a forwarder that was good at none."""
+        return None if self.found or self.at_least or not self.upper_pps else self.upper_pps.median
+
     def text(self) -> str:
         """`NDR at least 1,050 kpps (limited by tester)`."""
         name = f"PDR at {percent(self.loss_ratio)} loss" if self.loss_ratio else "NDR"
-        least = "" if set(self.limited_by) <= {"forwarder"} else "at least "
-        rate = _said(self.throughput_pps, "kpps", 1e3)
-        return f"{name} {least}{rate} (limited by {', '.join(self.limited_by)})" if rate else f"{name}: none was found"
+        by = f"limited by {', '.join(self.limited_by)}"
+        if self.found:
+            return f"{name} {'at least ' if self.at_least else ''}{_said(self.throughput_pps, 'kpps', 1e3)} ({by})"
+        return (
+            f"{name} below {_said(self.upper_pps, 'kpps', 1e3)} ({by})" if self.below_pps else f"{name}: none was found"
+        )
 
 
 class ThroughputFound(Model):
@@ -462,18 +480,18 @@ def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
         same = [(at, search, b) for at, search in searches for b in search.bounds if b.loss_ratio == ratio]
         contradicted_by = worst([contradiction(trials, at.repetition, search, b) for at, search, b in same])
         pps = {
-            name: Spread.known(
-                None if (pps := getattr(b, name)) is None else pps * search.directions for _, search, b in same
-            )
+            name: [None if (pps := getattr(b, name)) is None else pps * search.directions for _, search, b in same]
             for name in ("throughput_pps", "lower_pps", "upper_pps")
         }
+        if any(pps["throughput_pps"]):  # a repetition that found no load good is not left out: it has carried nothing
+            pps |= {name: [each or 0.0 for each in pps[name]] for name in ("throughput_pps", "lower_pps")}
         bounds.append(
             BoundFound(
                 loss_ratio=ratio,
                 limited_by=tuple(sorted({bound.limited_by for *_, bound in same})),
                 contradicted_by=contradicted_by,
                 contradiction=contradicted_by.text() if contradicted_by else "",
-                **pps,
+                **{name: Spread.known(each) for name, each in pps.items()},
             )
         )
     found = [search for _, search in searches]

@@ -62,10 +62,8 @@ def throughput_chart(summaries: Sequence[PointSummary]) -> Chart:
     series = []
     for name in dict.fromkeys(summary.forwarder for summary, _ in sized):
         bounds = {int(s.frame_bytes): throughput.bounds[0] for s, throughput in sized if s.forwarder == name}
-        known = {
-            size: bound for size, bound in sorted(bounds.items()) if bound.throughput_pps and not bound.contradicted_by
-        }
-        own = {size: bound.throughput_pps for size, bound in known.items() if bound.limited_by == ("forwarder",)}
+        known = {size: bound for size, bound in sorted(bounds.items()) if bound.found and not bound.contradicted_by}
+        own = {size: bound.throughput_pps for size, bound in known.items() if not bound.at_least}
         rates = [[each / 1e6 for each in (rate.median, rate.low, rate.high)] for rate in own.values() if rate]
         middle, low, high = ([rate[at] for rate in rates] for at in range(3))
         series += [Series(name, [*own], middle, low, high)] if own else []

@@ -19,6 +19,7 @@ from xdplab.methods.rfc2544.figures import Rfc2544Figures, rfc2544_figures, thro
 from xdplab.methods.rfc2544.report import latency_at_load_chart
 from xdplab.methods.rfc2544.spec import QUICK, Rfc2544Spec
 from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
+from xdplab.model.cpu_time import CpuTime
 
 AT = point()
 
@@ -143,6 +144,20 @@ def test_a_forwarding_rate_without_overload_is_the_testers(overloaded: bool, lim
     (one,) = throughput_repetitions([flood, record(AT, purpose="figures", clause=clause, figures=figures), found()])
     assert each_figure(one, "limited_by") == {"forwarding_rate_pps": limited_by, "ndr_pps": "forwarder"}
     assert each_figure(one, "resolution") == {"forwarding_rate_pps": 1 / 80_000, "ndr_pps": 0.01}
+
+
+def test_what_a_cpu_second_forwards_is_of_no_load_above_the_throughput() -> None:
+    """Of two trials at 1.4 Mpps one happened to lose nothing; the throughput is 668 kpps, on one whole core."""
+    steps = []
+    for number, (pps, share) in enumerate(((668e3, 0.0), (1.4e6, 0.1), (1.4e6, 0.0))):
+        (one,) = curve((pps, share))
+        result = one.result.model_copy(update={"elapsed_s": 100_000 / pps})  # type: ignore[union-attr]
+        cpu = CpuTime(elapsed_s=result.elapsed_s, frames=result.received, forwarder_s=result.elapsed_s, polling_s=0.0,
+                      kernel_s=0.0, softirq_s=0.0, resolution_s=0.001)  # fmt: skip
+        more = {"clause": "RFC 2544 26.1", "trial": number, "result": result, "cpu": cpu}
+        steps.append(one.model_copy(update=more))
+    (one,) = throughput_repetitions([*steps, found()])
+    assert one.figures["ndr_per_core_pps"].value == pytest.approx(668e3, rel=0.01)
 
 
 # what contradicts a search

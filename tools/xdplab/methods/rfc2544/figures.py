@@ -27,6 +27,7 @@ from xdplab.methods.rfc2544.records import (
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
+from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.stats.bimodal import bimodal
 from xdplab.stats.contamination import rate_ends
 
@@ -431,11 +432,17 @@ def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
 
 
 def _per_core(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRecord]) -> Measured | None:
-    """Of the step with the highest rate among those within the lowest loss ratio that was searched."""
-    most = search.bounds[0].loss_ratio
-    steps = [each for each in last_attempts(trials, trial.repetition, trial.clause) if each.result and each.cpu]
+    """Of the step with the highest rate, up to the throughput, among those within the lowest loss ratio searched.
+
+    A trial above it that happened to lose nothing was of a load that others lost frames at.
+    """
+    bound = search.bounds[0]
+    most_pps = (bound.lower_pps or 0.0) * search.directions * (1 + LOAD_TOLERANCE)
     good = [
-        each for each in steps if each.result and each.result.received and each.result.lost <= most * each.result.sent
+        each
+        for each in last_attempts(trials, trial.repetition, trial.clause)
+        if each.result and each.result.received and each.cpu and each.result.achieved_pps <= most_pps
+        if each.result.lost <= bound.loss_ratio * each.result.sent
     ]
     best = max(
         good, key=lambda each: each.result.received / each.result.elapsed_s if each.result else 0.0, default=None

@@ -284,7 +284,9 @@ def test_a_latency_at_load_of_which_too_much_was_lost_is_infinite_and_shown() ->
             clause="RFC 2544 26.2 at 0.50",
         ),
     ]
-    (row,) = rfc2544_figures([found(), *taken]).latency
+    figures = rfc2544_figures([found(), *taken])
+    (row,) = figures.latency
+    assert figures.clause_text("latency").endswith(" at 50 % of the throughput, 10 % lost")
     assert (row.p50_us, row.p99_us, row.loss_ratio) == (pytest.approx(3.55, rel=0.01), math.inf, 0.1)
     assert row.model_dump(mode="json")["p99_us"] is None
     (point_of,) = summarise(run_record(AT, study={"method": {"name": "rfc2544"}}), [found(), *taken])

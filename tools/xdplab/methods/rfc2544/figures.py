@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from xdplab.analysis.doubts import TELLING_LOSS
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.distribution import carried, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
@@ -154,7 +155,8 @@ class LatencyFound(Model):
     def text(self) -> str:
         """`p50 2.8 µs, p99 5.3 µs at 10 % of the throughput`."""
         load = f"at {percent(self.share)} of the throughput" if self.share else "unloaded"
-        return f"p50 {_us(self.p50_us)}, p99 {_us(self.p99_us)} {load}"
+        lost = f", {percent(self.loss_ratio)} lost" if self.loss_ratio and self.loss_ratio > TELLING_LOSS else ""
+        return f"p50 {_us(self.p50_us)}, p99 {_us(self.p99_us)} {load}{lost}"
 
 
 class LossFound(Model):

@@ -64,9 +64,26 @@ def test_a_clause_is_a_line_of_a_suite() -> None:
         "resolution_us": 5.0, "trial_s": 4.0,
     })  # fmt: skip
     figures = rfc2544_figures([found("tester"), reset])
-    assert figures.clause_text("throughput") == "NDR at least 668 kpps (limited by tester)"
-    assert figures.clause_text("reset") == "819 ms at 200 kpps"
+    assert figures.clause_text("throughput") == "NDR at least 668 kpps (limited by tester); over both directions"
+    assert figures.clause_text("reset") == "819 ms at 200 kpps; loads per direction"
     assert figures.clause_text("recovery") == ""
+    one_way = rfc2544_figures([reset])
+    assert one_way.clause_text("reset") == "819 ms at 200 kpps"
+
+
+def test_what_the_tester_or_the_resolution_limited_is_said_as_a_bound() -> None:
+    """ "4,000 frames" was the longest burst that was tried, and "after 0 ms" of frames that are 5.4 µs apart."""
+    bursts = record(AT, purpose="figures", clause="RFC 2544 26.4", figures={
+        "frames": [4000, 4000], "average_frames": 4000.0, "standard_deviation_frames": 0.0,
+        "longest_burst_frames": 4000, "limited_by": "tester", "burst_rate_pps": 1.6e6,
+    })  # fmt: skip
+    recovery = record(AT, purpose="figures", clause="RFC 2544 26.5", figures={
+        "overload_pps": 3.7e5, "relief_pps": 1.85e5, "overload_s": 1.0, "lost_in_overload": 900, "lost_after": 0,
+        "recovery_us": 0.0, "resolution_us": 5.4, "overloaded": True, "reason": "",
+    })  # fmt: skip
+    figures = rfc2544_figures([bursts, recovery])
+    assert figures.clause_text("back_to_back") == "at least 4,000 frames at 1,600 kpps"
+    assert figures.clause_text("recovery") == "after less than 0.0054 ms of 185 kpps, which followed 370 kpps"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +128,10 @@ def test_a_repetition_that_found_no_load_good_counts_in_the_median(
 ) -> None:
     """Of five, three lost frames at the lowest load: "NDR at least 671 kpps" was the median of the other two."""
     trials = repeated(*searches)
-    assert rfc2544_figures(trials).clause_text("throughput").removeprefix("NDR").lstrip(": ") == line
+    assert (
+        rfc2544_figures(trials).clause_text("throughput").removeprefix("NDR").lstrip(": ")
+        == f"{line}; over both directions"
+    )
     assert f" 64 {cell} " in text_of(trials)
 
 

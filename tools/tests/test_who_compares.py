@@ -90,6 +90,7 @@ ORDERS = {
     "analysis/sweep/clusters.py:_smallest_gap": "coordinates of groups of configurations",
     "analysis/runs/pooled.py:SharedPoint.spread": "of one point over machines: nobody is ahead",
     "methods/functions/scaling.py:Scaling._needed": "what a core more has to bring, which its interval is held against",
+    "methods/rfc2544/figures.py:_time": "a time and what it resolves",
     "methods/rfc2544/figures.py:worst": "trials of one point",
     "methods/shared/curve.py:Curve._best": "of which of those with one core all others are parts",
 }

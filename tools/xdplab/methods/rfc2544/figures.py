@@ -38,6 +38,13 @@ def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:
     return f"{significant(figure.median / per)} {unit}" if figure else ""
 
 
+def _time(figure: Spread | None, resolution: Spread | None) -> str:
+    """In ms, as the resolution where it is shorter than that."""
+    if figure and resolution and figure.median < resolution.median:
+        return f"less than {_said(resolution, 'ms', 1e3)}"
+    return _said(figure, "ms", 1e3)
+
+
 def _us(value: float | None) -> str:
     return "-" if value is None else f"{significant(value)} µs"
 
@@ -202,9 +209,12 @@ class BackToBackFound(Model):
 
     def text(self) -> str:
         """`3,330 frames at 1,640 kpps, a buffer of 1,990 frames`."""
-        burst = f"{_said(self.average_frames, 'frames')} at {_said(self.burst_rate_pps, 'kpps', 1e3)}"
-        buffer = _said(self.corrected_buffer_frames, "frames of buffer")
-        return _joined(burst if self.burst_rate_pps else "", buffer, *self.reasons)
+        least = "at least " if "tester" in self.limited_by else ""
+        burst = f"{least}{_said(self.average_frames, 'frames')} at {_said(self.burst_rate_pps, 'kpps', 1e3)}"
+        buffer = f"{least}{_said(self.corrected_buffer_frames, 'frames of buffer')}"
+        return _joined(
+            burst if self.burst_rate_pps else "", buffer if self.corrected_buffer_frames else "", *self.reasons
+        )
 
 
 class RecoveryFound(Model):
@@ -228,7 +238,8 @@ class RecoveryFound(Model):
     def text(self) -> str:
         """`after 910 ms of 576 kpps, which followed 1,130 kpps`."""
         loads = f"of {_said(self.relief_pps, 'kpps', 1e3)}, which followed {_said(self.overload_pps, 'kpps', 1e3)}"
-        return _joined(f"after {_said(self.recovery_us, 'ms', 1e3)} {loads}" if self.recovery_us else "", *self.reasons)
+        after = f"after {_time(self.recovery_us, self.resolution_us)} {loads}"
+        return _joined(after if self.recovery_us else "", *self.reasons)
 
 
 class ResetFound(Model):
@@ -253,8 +264,8 @@ class ResetFound(Model):
 
     def text(self) -> str:
         """`819 ms at 188 kpps`."""
-        load = _said(self.load_pps, "kpps", 1e3)
-        return _joined(f"{_said(self.reset_us, 'ms', 1e3)} at {load}" if self.reset_us else "", *self.reasons)
+        took = f"{_time(self.reset_us, self.resolution_us)} at {_said(self.load_pps, 'kpps', 1e3)}"
+        return _joined(took if self.reset_us else "", *self.reasons)
 
 
 class ForwardingRateFound(Model):
@@ -289,11 +300,15 @@ class Rfc2544Figures(PointFigures):
     reset: ResetFound | None = None
     #: RFC 2285 section 3.6.1, at the study's overload.
     forwarding_rate: ForwardingRateFound | None = None
+    #: 1, or 2: frames were sent both ways; None: nothing was measured that says so.
+    directions: int | None = None
 
     def clause_text(self, name: str) -> str:
         """What was found of the clause in that field, in a line; "" where it was not measured."""
         found = getattr(self, name)
-        return _joined(*(each.text() for each in (found if isinstance(found, tuple) else filter(None, [found]))))
+        text = _joined(*(each.text() for each in (found if isinstance(found, tuple) else filter(None, [found]))))
+        both = "over both directions" if name == "throughput" else "loads per direction"
+        return f"{text}; {both}" if text and self.directions == 2 and name != "latency" else text
 
 
 def contradiction(
@@ -358,7 +373,9 @@ PER_CORE = Figure(key="ndr_per_core_pps", name="frames per second of CPU time at
 def rfc2544_figures(trials: Sequence[TrialRecord]) -> Rfc2544Figures:
     """Each clause under its name in `_CLAUSES`."""
     found = {name: make(trials) for name, make in _CLAUSES.values()}
-    return Rfc2544Figures(**{name: each for name, each in found.items() if each})
+    both: list[SearchRecord | LossCurveRecord] = [*_records(trials, SearchRecord), *_records(trials, LossCurveRecord)]
+    directions = max((each.directions for each in both), default=None)
+    return Rfc2544Figures(directions=directions, **{name: each for name, each in found.items() if each})
 
 
 def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table
 from xdplab.measure import Measured
 from xdplab.measure.comparison import Answer
+from xdplab.measure.measured import RepetitionFigures
 from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.methods.rfc2544.figures import Contradiction, rfc2544_figures
 from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
@@ -243,6 +244,25 @@ def test_a_trend_is_of_facts_only() -> None:
     assert reported(noisy=True) == set()
     assert reported(loss_ratio=0.2) == reported()  # lost frames are infinitely late, so that a percentile stays one
     assert reported(doubt="its curve says no") == {"p50_us", "p99_us"}
+
+
+def test_a_run_is_not_as_bad_as_its_repetitions_that_are_no_bounds() -> None:
+    """Gaps of 5 ms in 3 of 8 repetitions, no gap that shows in the others; then 2 ms in each: it became "better"."""
+    gap = Measured(value=5000.0)
+    unseen = Measured(value=100.0, low=0.0, high=100.0, limited_by="below-minimum")
+    none = Measured(value=0.0)
+
+    def reported(*gaps: Measured) -> list[float]:
+        study = {"method": {"name": "changes", "kinds": ["rules"]}}
+        repetitions = [RepetitionFigures(repetition=n, figures={"gap_us": each}) for n, each in enumerate(gaps)]
+        summary = with_repetitions(summarise(run_record(OURS, study=LATENCY), measured(OURS, 3))[0], repetitions)
+        runs = [a_run(run_record(OURS, study=study), [summary], str(n)) for n in range(3)]
+        return [each.stretches[0].mean for each in trends(runs)]
+
+    assert reported(gap, gap, gap) == [5000.0]
+    assert reported(*[gap] * 3, *[unseen] * 5) == []
+    assert reported(*[gap] * 3, none) == [3750.0]
+    assert reported(*[none] * 3) == []
 
 
 def test_percentiles_at_load_are_those_that_the_data_carry() -> None:

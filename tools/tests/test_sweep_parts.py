@@ -17,7 +17,7 @@ from xdplab.analysis.sweep.outliers import lossy, split
 from xdplab.analysis.sweep.published import holds
 from xdplab.analysis.sweep.rules import find_rules, words_of
 from xdplab.analysis.sweep.table import ABSENT, tables
-from xdplab.model import InputError, Path, Point, StudySpec, TrafficSpec
+from xdplab.model import InputError, Path, Pipeline, Point, StudySpec, TrafficSpec
 from xdplab.model.study import Scalar
 
 
@@ -101,6 +101,19 @@ def test_one_way_and_round_trip_never_share_a_table() -> None:
     found = tables(records.run_record(*points), [records.trial(p) for p in points])
     assert [(each.quantity, len(each.rows)) for each in found] == [("one-way", 2), ("round trip", 2)]
     assert [[factor.name for factor in each.factors] for each in found] == [["threaded_napi"]] * 2
+
+
+def test_other_work_and_other_flows_never_share_a_table() -> None:
+    """A setting that nat alone had one level of stood for nat, and "mattered"."""
+    plain = [point("fake", threaded_napi=n) for n in (0, 1)]
+    nat = [each.model_copy(update={"pipeline": Pipeline(kind="nat")}) for each in plain]
+    many = [each.model_copy(update={"traffic": TrafficSpec(flows=1000)}) for each in plain]
+    points = [*plain, *nat, *many]
+    found = tables(records.run_record(*points), [records.trial(p) for p in points])
+    assert [(each.title.partition("100,000 pps")[2], len(each.rows)) for each in found] == [
+        ("", 2), (", pipeline=nat", 2), (", flows=1000", 2),
+    ]  # fmt: skip
+    assert [[factor.name for factor in each.factors] for each in found] == [["threaded_napi"]] * 3
 
 
 def test_options_of_a_forwarder_are_settings_and_absent_for_others() -> None:

@@ -311,6 +311,21 @@ def test_the_fewest_changes_are_advised_and_only_of_what_matters() -> None:
     assert advise(table(rows, {"a": 1, "b": 1}), ["a", "b"], {}).changes == ()
 
 
+def test_the_sentence_has_the_latencies_of_the_pairs_that_confirm_it() -> None:
+    """The default also has fast configurations without a counterpart: "takes the median from 6.3 to 9.5"."""
+    rows = [
+        repeated({"a": a, "idle": idle}, mean_us)
+        for a, idle, mean_us in ((0, 0, 20.0), (1, 0, 10.0), (0, 1, 20.0), (1, 1, 10.0), (0, 2, 1.0), (1, 3, 9.0))
+    ]
+    slow = repeated({"a": 0, "idle": 4}, 500.0)  # in the half that chooses alone
+    rows.append(slow.model_copy(update={"disturbed": (1, 3)}))
+    found = advise(table(rows), ["a"], {})
+    (change,) = found.changes
+    assert (found.default_us, found.reached_us, change.value_us) == pytest.approx((20.3, 10.15, 10.15), rel=0.01)
+    assert change.interval is not None
+    assert found.default_us / found.reached_us == pytest.approx(change.interval.ratio)
+
+
 def test_another_forwarder_is_one_change_whatever_options_it_lacks() -> None:
     rows = [
         configuration({"forwarder": "slow", "slow.mode": "x"}, 50.0, (50.0,) * 6),

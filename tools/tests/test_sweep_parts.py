@@ -12,7 +12,8 @@ from lab import records
 
 from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
 from xdplab.analysis.sweep.changes import advise
-from xdplab.analysis.sweep.effects import anova
+from xdplab.analysis.sweep.effects import LevelEffect, anova
+from xdplab.analysis.sweep.importance import Importance
 from xdplab.analysis.sweep.outliers import lossy, split
 from xdplab.analysis.sweep.published import holds
 from xdplab.analysis.sweep.rules import find_rules, words_of
@@ -294,6 +295,21 @@ def test_an_option_of_one_forwarder_is_judged_beside_the_forwarder() -> None:
 
 def repeated(levels: Mapping[str, Scalar], mean_us: float, spread: float = 0.01, loss: float = 0.0) -> Configuration:
     return configuration(levels, mean_us, tuple(mean_us * (1 + spread * n) for n in (0, 1, -1, 2)), loss)
+
+
+def test_the_size_of_what_matters_is_of_levels_that_differ() -> None:
+    """A level of one noisy configuration, which differs from nothing, made "up to 2 times" of 30 %."""
+    levels = (
+        LevelEffect(level="a", mean_us=10.0, configurations=32, ratio=1.0),
+        LevelEffect(level="b", mean_us=13.0, configurations=32, ratio=1.3, differs=True),
+        LevelEffect(level="c", mean_us=20.0, configurations=1, ratio=2.0),
+    )
+    given = {"factor": "x", "default": "a", "main_share": 0.5, "interaction_share": 0.0, "p": 0.001, "matters": True,
+             "visible": None, "disturbed": 0, "repetitions": 9}  # fmt: skip
+    found = Importance(**given, strongest_interaction="", levels=levels)
+    assert found.why == "up to 30 % between its levels"
+    together = Importance(**given, strongest_interaction="x × y", levels=(levels[0], levels[2]))
+    assert together.why == "x × y"
 
 
 def test_the_fewest_changes_are_advised_and_only_of_what_matters() -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from lab.command import Done
 
-from xdplab.analysis.gate import GateResult, Side, judge
+from xdplab.analysis.gate import GateResult, Side, Verdict, judge
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
 from xdplab.cli import gate as command
@@ -258,6 +258,32 @@ def test_bisect_finds_the_first_slower_commit(
     assert done.code == code, done.err
     assert done.out.splitlines()[-1] == words.format(commits[first_slow] if first_slow < 8 else "")
     assert len(tried) == len(set(tried)) <= 4 + len(fails)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "wanted", "found"),
+    [
+        (["pass", None, "slower", "slower"], "slower", ["c2", "c3"]),
+        (["pass", "broken", "slower", "slower"], "slower", ["c2", "c3"]),
+        ([None, "pass", "broken", "slower"], "slower", ["c3", "c4"]),
+        (["broken", "slower"], "slower", ["c1", "c2"]),
+        (["broken", "pass", "slower", "slower"], "slower", ["c3"]),
+        (["pass", "slower", "broken", "broken"], "broken", ["c3"]),
+    ],
+)
+def test_what_may_be_the_first_slower_commit_as_well_is_said(
+    verdicts: list[Verdict | None], wanted: Verdict, found: list[str]
+) -> None:
+    """ "first slower commit: c3" where c2 does not compile; a commit that crashed was "slower"."""
+    by_commit = {f"c{number}": each for number, each in enumerate(verdicts, start=1)}
+    side = Side(forwarder="x", value=1.0, low=1.0, high=1.0)
+
+    def verdict(commit: str) -> GateResult:
+        if (given := by_commit[commit]) is None:
+            raise InputError("build=x: make failed (2)")
+        return GateResult(verdict=given, metric="p50_us", max_slowdown=0.1, base=side, new=side)
+
+    assert command.first_with(wanted, list(by_commit), "c0", verdict) == found
 
 
 def gates_of(workflow: Any) -> list[str]:

@@ -226,6 +226,21 @@ def test_testbeds_share_facts_only() -> None:
     assert {point.figure.key for point in shared_points(runs(loss_ratio=0.2))} == {"p50_us", "ndr_pps"}
 
 
+def test_the_same_point_is_by_the_same_method_and_tester_and_rates_have_titles() -> None:
+    """A p50 of probes alone by one tester stood over one at 1 Mpps by another: "highest over lowest 10"."""
+
+    def ran(testbed: str, **study: Any) -> Run:
+        slow = OURS.model_copy(update={"traffic": OURS.traffic.model_copy(update={"probe_pps": 1e4})})
+        run = run_record(OURS, slow, study={**LATENCY, **study}, testbed=TestbedSpec(name=testbed, kind="fake"))
+        return a_run(run, summarise(run, [*measured(OURS, 3), *measured(slow, 3)]), testbed)
+
+    titles = [each.title for each in shared_points([ran("one"), ran("two")])]
+    assert len(set(titles)) == 2
+    assert any(each.endswith(", probes 10,000 pps") for each in titles)
+    assert shared_points([ran("one"), ran("two", tester="trex")]) == []
+    assert shared_points([ran("one"), ran("two", method={"name": "latency", "duration_s": 9})]) == []
+
+
 def test_a_trend_is_of_facts_only() -> None:
     """Runs that were disturbed or doubted were "better" and "worse" than those before."""
 

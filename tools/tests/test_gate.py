@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 from lab.command import Done
+from lab.records import point, run_record, trial
 
 from xdplab.analysis.gate import GateResult, Side, Verdict, judge
 from xdplab.analysis.run import Run
@@ -194,6 +195,27 @@ def test_frames_that_are_not_its_own_are_never_green(
     assert (found.verdict, found.slowdown) == (verdict, None)
     assert re.search(rf"{'b' if label == 'new' else 'a'} {said}", found.reason)
     assert "which is its fault" in twice.answer.sentence
+
+
+def test_pairs_that_are_no_interval_decide_no_gate_that_ends_early() -> None:
+    """Slower by 2.45 times on a noisy machine, 2.5 allowed: "slower", for three pairs happened to be above 2.5."""
+
+    def judged(slower: list[float]) -> GateResult:
+        base, new = (
+            point("ovs-afxdp").model_copy(update={"forwarder": ForwarderSpec(name="ovs-afxdp", label=label)})
+            for label in ("base", "new")
+        )
+        trials = [
+            trial(at, number, [round(ns)] * 1000)
+            for number, times in enumerate(slower)
+            for at, ns in ((base, 1000), (new, 1000 * times))
+        ]
+        return judge(Run(Path("x"), run_record(base, new), trials), ("a", "b"), "p50_us", 1.5)
+
+    few = judged([2.6, 9.0, 40.0])
+    assert (few.verdict, few.exit_code) == ("undecided", 3)
+    assert few.reason == "after 3 rounds: the pairs differ too much for an interval, allow more time"
+    assert judged([2.9, 3.0, 3.1]).reason == ""
 
 
 @pytest.fixture

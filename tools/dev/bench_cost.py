@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.analysis.gate import GateResult
-from xdplab.cli.gate import first_slower
+from xdplab.cli.gate import first_with
 from xdplab.cost.gate import judge_cells
 from xdplab.cost.run import Wanted, measure
 
@@ -111,4 +111,4 @@ def _bisected(
     first = numbers.randrange(commits)
     good, *fast = numbers.sample(equal, first + 1)
     history = [*fast, *numbers.sample(slower, commits - first)]
-    return first_slower(list(history), good, lambda commit: judged(good, commit)) == history[first]
+    return first_with("slower", list(history), good, lambda commit: judged(good, commit)) == [history[first]]

@@ -96,6 +96,22 @@ def test_a_latency_of_a_third_is_67_percent_lower() -> None:
     assert found.variants[0].verdict().startswith("forwards 9 times as much; p50 66.7 % lower")
 
 
+def test_a_gain_in_latency_is_said_with_the_loss() -> None:
+    """ "p50 50 % lower" stood alone, of a variant that lost 40 % of the frames."""
+    lossy = named("lossy")
+    lost = [
+        trial(lossy, n, [each] * 600, sent=1000) if one.result else one
+        for n, each in enumerate([1000, 1010, 995, 1005])
+        for one in records(lossy, [1e6] * 4, [1000] * 4)
+        if one.repetition == n
+    ]
+    run = run_record(STOCK, lossy, study={"answer": ["lossy", "stock"], "method": METHOD})
+    found = ablation(run, summarise(run, [*MEASURED, *lost]))
+    assert found
+    (variant,) = found.variants
+    assert variant.verdict().startswith("p50 50 % lower (lossy lost 40 %, counted as infinitely late)")
+
+
 def test_a_variant_that_lost_frames_at_any_load_stays_in_the_ablation() -> None:
     broken = named("broken")
     lost = []

@@ -19,6 +19,7 @@ from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table
 from xdplab.measure import Measured
 from xdplab.measure.comparison import Answer
+from xdplab.measure.measured import RepetitionFigures
 from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.methods.rfc2544.figures import Contradiction, rfc2544_figures
 from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
@@ -225,6 +226,21 @@ def test_testbeds_share_facts_only() -> None:
     assert {point.figure.key for point in shared_points(runs(loss_ratio=0.2))} == {"p50_us", "ndr_pps"}
 
 
+def test_the_same_point_is_by_the_same_method_and_tester_and_rates_have_titles() -> None:
+    """A p50 of probes alone by one tester stood over one at 1 Mpps by another: "highest over lowest 10"."""
+
+    def ran(testbed: str, **study: Any) -> Run:
+        slow = OURS.model_copy(update={"traffic": OURS.traffic.model_copy(update={"probe_pps": 1e4})})
+        run = run_record(OURS, slow, study={**LATENCY, **study}, testbed=TestbedSpec(name=testbed, kind="fake"))
+        return a_run(run, summarise(run, [*measured(OURS, 3), *measured(slow, 3)]), testbed)
+
+    titles = [each.title for each in shared_points([ran("one"), ran("two")])]
+    assert len(set(titles)) == 2
+    assert any(each.endswith(", probes 10,000 pps") for each in titles)
+    assert shared_points([ran("one"), ran("two", tester="trex")]) == []
+    assert shared_points([ran("one"), ran("two", method={"name": "latency", "duration_s": 9})]) == []
+
+
 def test_a_trend_is_of_facts_only() -> None:
     """Runs that were disturbed or doubted were "better" and "worse" than those before."""
 
@@ -243,6 +259,25 @@ def test_a_trend_is_of_facts_only() -> None:
     assert reported(noisy=True) == set()
     assert reported(loss_ratio=0.2) == reported()  # lost frames are infinitely late, so that a percentile stays one
     assert reported(doubt="its curve says no") == {"p50_us", "p99_us"}
+
+
+def test_a_run_is_not_as_bad_as_its_repetitions_that_are_no_bounds() -> None:
+    """Gaps of 5 ms in 3 of 8 repetitions, no gap that shows in the others; then 2 ms in each: it became "better"."""
+    gap = Measured(value=5000.0)
+    unseen = Measured(value=100.0, low=0.0, high=100.0, limited_by="below-minimum")
+    none = Measured(value=0.0)
+
+    def reported(*gaps: Measured) -> list[float]:
+        study = {"method": {"name": "changes", "kinds": ["rules"]}}
+        repetitions = [RepetitionFigures(repetition=n, figures={"gap_us": each}) for n, each in enumerate(gaps)]
+        summary = with_repetitions(summarise(run_record(OURS, study=LATENCY), measured(OURS, 3))[0], repetitions)
+        runs = [a_run(run_record(OURS, study=study), [summary], str(n)) for n in range(3)]
+        return [each.stretches[0].mean for each in trends(runs)]
+
+    assert reported(gap, gap, gap) == [5000.0]
+    assert reported(*[gap] * 3, *[unseen] * 5) == []
+    assert reported(*[gap] * 3, none) == [3750.0]
+    assert reported(*[none] * 3) == []
 
 
 def test_percentiles_at_load_are_those_that_the_data_carry() -> None:

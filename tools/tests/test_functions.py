@@ -134,7 +134,7 @@ def test_each_mode_says_where_it_runs() -> None:
 def test_the_same_order_is_one_and_the_reverse_minus_one() -> None:
     theirs = {"xdp": 21.44, "af_xdp": 13.23, "af_xdp-poll": 9.28, "combined": 24.10}
     same = ranks(theirs, {"combined": [60], "xdp": [20], "af_xdp": [7], "af_xdp-poll": [2]})
-    assert (same.tau, same.differ, same.unclear) == (1, (), ())
+    assert (same.tau, same.differ, same.alike, same.undecided) == (1, (), (), ())
     assert len(same.agree) == 6
     assert same.published_order == ("combined", "xdp", "af_xdp", "af_xdp-poll")
     assert same.medians == ("combined 60", "xdp 20", "af_xdp 7", "af_xdp-poll 2")
@@ -146,14 +146,14 @@ def test_the_same_order_is_one_and_the_reverse_minus_one() -> None:
 def test_what_differs_is_named_and_overlap_is_no_verdict() -> None:
     theirs = {"combined": 24.0, "xdp": 21.0, "af_xdp": 13.0, "af_xdp-bp": 14.0}
     found = ranks(theirs, {"xdp": [5, 6], "combined": [6.5, 4.0], "af_xdp": [27, 28], "af_xdp-poll": [1, 1]})
-    assert found.unclear == (("combined", "xdp"),)
+    assert (found.undecided, found.alike) == ((("combined", "xdp"),), ())
     assert found.differ == (("combined", "af_xdp"), ("xdp", "af_xdp"))
     assert found.agree == ()
     assert found.tau is None  # two of the three modes in common are not told apart: there is no order
     figures = {figure.mode: (figure.ours, figure.published) for figure in found.figures}
     assert figures["af_xdp-poll"] == (1, None)
     assert figures["af_xdp-bp"] == (None, 14.0)
-    assert "no measurable difference here: combined and xdp" in found.sentence
+    assert "too little to tell here: combined and xdp" in found.sentence
 
 
 def test_disturbed_repetitions_agree_with_nothing() -> None:
@@ -169,14 +169,42 @@ def test_disturbed_repetitions_agree_with_nothing() -> None:
         for n in range(4)
     ]
     (found,) = agreements(chosen, trials)
-    assert (found.agree, found.unclear) == ((), (("xdp", "af_xdp"),))
+    assert (found.agree, found.undecided) == ((), (("xdp", "af_xdp"),))
+
+
+def test_only_an_interval_near_one_is_no_measurable_difference() -> None:
+    theirs = {"combined": 24.0, "xdp": 21.0, "af_xdp": 13.0}
+    found = ranks(theirs, {"combined": [4.0], "xdp": [4.01], "af_xdp": [3.0, 6.0]}, 10)
+    assert found.alike == (("combined", "xdp"),)
+    assert found.sentence == (
+        "no measurable difference here: combined and xdp; too little to tell here: combined and af_xdp, xdp and af_xdp"
+    )
+
+
+def test_tau_by_medians_is_not_shown_next_to_pairs_that_say_the_opposite() -> None:
+    """Where both are clean xdp is ahead; of af_xdp alone more repetitions are clean, on a faster machine."""
+    chosen = study({"xdp": 10.0, "af_xdp": 5.0})
+    rates = {"xdp": [2.0, 2.02, 1.98, 2.0, 2.01, *[8.0] * 6], "af_xdp": [1.0, 1.01, 0.99, 1.0, 1.0, *[4.0] * 6]}
+    trials = [
+        micro.trial(
+            micro.point(chosen, f"macswap, {mode}", traffic="dropped"),
+            mpps * 1e6,
+            repetition=n,
+            status="disturbed" if mode == "xdp" and n >= 5 else "ok",
+        )
+        for mode, values in rates.items()
+        for n, mpps in enumerate(values)
+    ]
+    (found,) = agreements(chosen, trials)
+    assert [figure.ours for figure in found.figures] == [2.0, 4.0]
+    assert (found.tau, found.sentence) == (None, "as published: xdp above af_xdp")
 
 
 def test_fewer_than_three_repetitions_agree_with_nothing() -> None:
     found = ranks({"xdp": 2.0, "af_xdp": 1.0, "combined": 0.5}, {"xdp": [50], "af_xdp": [4], "combined": [900]}, 2)
-    assert (found.agree, found.differ, len(found.unclear)) == ((), (), 3)
+    assert (found.agree, found.differ, len(found.undecided)) == ((), (), 3)
     few = "2 of the 3 repetitions that an interval needs: ask for more"
-    assert f"no measurable difference here ({few}): xdp and af_xdp" in found.sentence
+    assert f"too little to tell here ({few}): xdp and af_xdp, xdp and combined, af_xdp and combined" in found.sentence
     assert ranks({"xdp": 2.0, "af_xdp": 1.0}, {"xdp": [50], "af_xdp": [4]}, 3).agree == (("xdp", "af_xdp"),)
 
 

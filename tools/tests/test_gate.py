@@ -14,8 +14,9 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 from lab.command import Done
+from lab.records import point, run_record, trial
 
-from xdplab.analysis.gate import GateResult, Side, judge
+from xdplab.analysis.gate import GateResult, Side, Verdict, judge
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
 from xdplab.cli import gate as command
@@ -196,6 +197,27 @@ def test_frames_that_are_not_its_own_are_never_green(
     assert "which is its fault" in twice.answer.sentence
 
 
+def test_pairs_that_are_no_interval_decide_no_gate_that_ends_early() -> None:
+    """Slower by 2.45 times on a noisy machine, 2.5 allowed: "slower", for three pairs happened to be above 2.5."""
+
+    def judged(slower: list[float]) -> GateResult:
+        base, new = (
+            point("ovs-afxdp").model_copy(update={"forwarder": ForwarderSpec(name="ovs-afxdp", label=label)})
+            for label in ("base", "new")
+        )
+        trials = [
+            trial(at, number, [round(ns)] * 1000)
+            for number, times in enumerate(slower)
+            for at, ns in ((base, 1000), (new, 1000 * times))
+        ]
+        return judge(Run(Path("x"), run_record(base, new), trials), ("a", "b"), "p50_us", 1.5)
+
+    few = judged([2.6, 9.0, 40.0])
+    assert (few.verdict, few.exit_code) == ("undecided", 3)
+    assert few.reason == "after 3 rounds: the pairs differ too much for an interval, allow more time"
+    assert judged([2.9, 3.0, 3.1]).reason == ""
+
+
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """Commits c0 to c7 with tags of these names."""
@@ -258,6 +280,32 @@ def test_bisect_finds_the_first_slower_commit(
     assert done.code == code, done.err
     assert done.out.splitlines()[-1] == words.format(commits[first_slow] if first_slow < 8 else "")
     assert len(tried) == len(set(tried)) <= 4 + len(fails)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "wanted", "found"),
+    [
+        (["pass", None, "slower", "slower"], "slower", ["c2", "c3"]),
+        (["pass", "broken", "slower", "slower"], "slower", ["c2", "c3"]),
+        ([None, "pass", "broken", "slower"], "slower", ["c3", "c4"]),
+        (["broken", "slower"], "slower", ["c1", "c2"]),
+        (["broken", "pass", "slower", "slower"], "slower", ["c3"]),
+        (["pass", "slower", "broken", "broken"], "broken", ["c3"]),
+    ],
+)
+def test_what_may_be_the_first_slower_commit_as_well_is_said(
+    verdicts: list[Verdict | None], wanted: Verdict, found: list[str]
+) -> None:
+    """ "first slower commit: c3" where c2 does not compile; a commit that crashed was "slower"."""
+    by_commit = {f"c{number}": each for number, each in enumerate(verdicts, start=1)}
+    side = Side(forwarder="x", value=1.0, low=1.0, high=1.0)
+
+    def verdict(commit: str) -> GateResult:
+        if (given := by_commit[commit]) is None:
+            raise InputError("build=x: make failed (2)")
+        return GateResult(verdict=given, metric="p50_us", max_slowdown=0.1, base=side, new=side)
+
+    assert command.first_with(wanted, list(by_commit), "c0", verdict) == found
 
 
 def gates_of(workflow: Any) -> list[str]:

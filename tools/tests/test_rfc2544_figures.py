@@ -19,6 +19,7 @@ from xdplab.methods.rfc2544.figures import Rfc2544Figures, rfc2544_figures, thro
 from xdplab.methods.rfc2544.report import latency_at_load_chart
 from xdplab.methods.rfc2544.spec import QUICK, Rfc2544Spec
 from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
+from xdplab.model.cpu_time import CpuTime
 
 AT = point()
 
@@ -63,9 +64,26 @@ def test_a_clause_is_a_line_of_a_suite() -> None:
         "resolution_us": 5.0, "trial_s": 4.0,
     })  # fmt: skip
     figures = rfc2544_figures([found("tester"), reset])
-    assert figures.clause_text("throughput") == "NDR at least 668 kpps (limited by tester)"
-    assert figures.clause_text("reset") == "819 ms at 200 kpps"
+    assert figures.clause_text("throughput") == "NDR at least 668 kpps (limited by tester); over both directions"
+    assert figures.clause_text("reset") == "819 ms at 200 kpps; loads per direction"
     assert figures.clause_text("recovery") == ""
+    one_way = rfc2544_figures([reset])
+    assert one_way.clause_text("reset") == "819 ms at 200 kpps"
+
+
+def test_what_the_tester_or_the_resolution_limited_is_said_as_a_bound() -> None:
+    """ "4,000 frames" was the longest burst that was tried, and "after 0 ms" of frames that are 5.4 µs apart."""
+    bursts = record(AT, purpose="figures", clause="RFC 2544 26.4", figures={
+        "frames": [4000, 4000], "average_frames": 4000.0, "standard_deviation_frames": 0.0,
+        "longest_burst_frames": 4000, "limited_by": "tester", "burst_rate_pps": 1.6e6,
+    })  # fmt: skip
+    recovery = record(AT, purpose="figures", clause="RFC 2544 26.5", figures={
+        "overload_pps": 3.7e5, "relief_pps": 1.85e5, "overload_s": 1.0, "lost_in_overload": 900, "lost_after": 0,
+        "recovery_us": 0.0, "resolution_us": 5.4, "overloaded": True, "reason": "",
+    })  # fmt: skip
+    figures = rfc2544_figures([bursts, recovery])
+    assert figures.clause_text("back_to_back") == "at least 4,000 frames at 1,600 kpps"
+    assert figures.clause_text("recovery") == "after less than 0.0054 ms of 185 kpps, which followed 370 kpps"
 
 
 @pytest.mark.parametrize(
@@ -85,6 +103,36 @@ def test_who_set_a_throughput_and_what_it_resolves_go_with_it(
     ndr = one.figures["ndr_pps"]
     assert (ndr.value, ndr.low, ndr.high, ndr.limited_by, ndr.doubt) == (668e3, 668e3, high, limited_by, "")
     assert ndr.resolution == 0.01
+
+
+def repeated(*searches: TrialRecord) -> list[TrialRecord]:
+    return [each.model_copy(update={"repetition": number}) for number, each in enumerate(searches)]
+
+
+LOST_AT_THE_LOWEST = found("below-minimum", throughput_pps=None, lower_pps=None, upper_pps=2e3)
+OUT_OF_TIME = found("budget", throughput_pps=None, lower_pps=None)
+
+
+@pytest.mark.parametrize(
+    ("searches", "line", "cell"),
+    [
+        ([found()] * 2 + [LOST_AT_THE_LOWEST] * 3, "below 4 kpps (limited by below-minimum, forwarder)", "below 4"),
+        ([found()] * 3 + [LOST_AT_THE_LOWEST] * 2, "668 kpps (limited by below-minimum, forwarder)", "668 0 to 668"),
+        ([LOST_AT_THE_LOWEST] * 2, "below 4 kpps (limited by below-minimum)", "below 4"),
+        ([found(), OUT_OF_TIME, OUT_OF_TIME], "none was found", "not known"),
+        ([found("machine", upper_pps=None)], "at least 668 kpps (limited by machine)", "≥ 668"),
+    ],
+)
+def test_a_repetition_that_found_no_load_good_counts_in_the_median(
+    searches: list[TrialRecord], line: str, cell: str
+) -> None:
+    """Of five, three lost frames at the lowest load: "NDR at least 671 kpps" was the median of the other two."""
+    trials = repeated(*searches)
+    assert (
+        rfc2544_figures(trials).clause_text("throughput").removeprefix("NDR").lstrip(": ")
+        == f"{line}; over both directions"
+    )
+    assert f" 64 {cell} " in text_of(trials)
 
 
 def test_a_search_that_found_no_load_good_has_no_figure() -> None:
@@ -116,6 +164,20 @@ def test_a_forwarding_rate_without_overload_is_the_testers(overloaded: bool, lim
     (one,) = throughput_repetitions([flood, record(AT, purpose="figures", clause=clause, figures=figures), found()])
     assert each_figure(one, "limited_by") == {"forwarding_rate_pps": limited_by, "ndr_pps": "forwarder"}
     assert each_figure(one, "resolution") == {"forwarding_rate_pps": 1 / 80_000, "ndr_pps": 0.01}
+
+
+def test_what_a_cpu_second_forwards_is_of_no_load_above_the_throughput() -> None:
+    """Of two trials at 1.4 Mpps one happened to lose nothing; the throughput is 668 kpps, on one whole core."""
+    steps = []
+    for number, (pps, share) in enumerate(((668e3, 0.0), (1.4e6, 0.1), (1.4e6, 0.0))):
+        (one,) = curve((pps, share))
+        result = one.result.model_copy(update={"elapsed_s": 100_000 / pps})  # type: ignore[union-attr]
+        cpu = CpuTime(elapsed_s=result.elapsed_s, frames=result.received, forwarder_s=result.elapsed_s, polling_s=0.0,
+                      kernel_s=0.0, softirq_s=0.0, resolution_s=0.001)  # fmt: skip
+        more = {"clause": "RFC 2544 26.1", "trial": number, "result": result, "cpu": cpu}
+        steps.append(one.model_copy(update=more))
+    (one,) = throughput_repetitions([*steps, found()])
+    assert one.figures["ndr_per_core_pps"].value == pytest.approx(668e3, rel=0.01)
 
 
 # what contradicts a search
@@ -242,7 +304,9 @@ def test_a_latency_at_load_of_which_too_much_was_lost_is_infinite_and_shown() ->
             clause="RFC 2544 26.2 at 0.50",
         ),
     ]
-    (row,) = rfc2544_figures([found(), *taken]).latency
+    figures = rfc2544_figures([found(), *taken])
+    (row,) = figures.latency
+    assert figures.clause_text("latency").endswith(" at 50 % of the throughput, 10 % lost")
     assert (row.p50_us, row.p99_us, row.loss_ratio) == (pytest.approx(3.55, rel=0.01), math.inf, 0.1)
     assert row.model_dump(mode="json")["p99_us"] is None
     (point_of,) = summarise(run_record(AT, study={"method": {"name": "rfc2544"}}), [found(), *taken])

@@ -148,6 +148,8 @@ def found(rates: dict[int, float | None], noise: tuple[float, ...] = (1.0, 1.01,
         ({1: 2.0, 2: None}, "one number of cores was measured"),
         ({1: None, 2: None}, "not measured"),
         ({1: None, 2: 2.0, 4: 4.0}, "whether it scales past 2 cores is undecided: one core: it was not measured"),
+        ({1: 2.0, 2: None, 4: 2.02}, "does not scale past 1 core"),  # across one that failed
+        ({1: 2.0, 2: None, 4: 7.6}, "scales up to 4 cores: 3.27 to 4.42 times one core (99 % interval)"),
     ],
 )
 def test_how_far_it_scales_in_words(rates: dict[int, float | None], words: str) -> None:
@@ -165,6 +167,41 @@ def test_too_few_repetitions_and_too_unlike_ones_say_so() -> None:
     assert found({1: 2.0, 2: 2.9}, noise=(1.0, 1.02, 0.99)).sentence == (
         f"{cannot}too little to tell, ask for more repetitions"
     )
+
+
+def of_each(by: dict[int, tuple[float, ...]], unclean: dict[int, tuple[int, ...]]) -> Scaling:
+    """Rates of each repetition; of some those disturbed by an unknown share."""
+    chosen = study(modes=["xdp"], cores=sorted(by))
+    trials = [
+        micro.trial(
+            micro.point(chosen, f"macswap, {cores} cores, xdp"),
+            mpps * 1e6,
+            repetition=number,
+            **({"status": "disturbed", "reason": "x"} if number in unclean.get(cores, ()) else {}),
+        )
+        for cores, rates in by.items()
+        for number, mpps in enumerate(rates)
+    ]
+    method = Functions(spec(modes=["xdp"], cores=sorted(by)))
+    (only,) = scalings(rows_of(method, summarise(micro.run(chosen), trials)))
+    return only
+
+
+def test_what_hinders_the_comparison_of_two_numbers_of_cores_is_said() -> None:
+    """Each has three clean repetitions of its own, together they have two."""
+    undecided = "whether it scales past 1 core is undecided: 2 clean of 4 paired repetitions"
+    assert of_each({1: (2.0,) * 4, 2: (4.0,) * 4}, {1: (3,), 2: (2,)}).sentence.startswith(undecided)
+
+
+def test_a_number_that_was_not_found_is_not_said() -> None:
+    """Each step has three clean pairs, four cores over one have one."""
+    scaling = of_each({1: (2.0,) * 5, 2: (4.0,) * 5, 4: (8.0,) * 5}, {1: (3, 4), 4: (0, 1)})
+    assert scaling.sentence == "scales up to 4 cores"
+
+
+def test_ratios_of_pairs_are_not_called_an_interval() -> None:
+    each = of_each({1: (1.0,) * 3, 2: (2.2, 9.0, 40.0)}, {})
+    assert each.sentence == "scales up to 2 cores: 2.2 to 40 times one core (in each of 3 repetitions)"
 
 
 def test_what_the_tester_or_the_machine_limited_says_nothing_of_scaling() -> None:

@@ -12,12 +12,13 @@ from lab import records
 
 from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
 from xdplab.analysis.sweep.changes import advise
-from xdplab.analysis.sweep.effects import anova
+from xdplab.analysis.sweep.effects import LevelEffect, anova
+from xdplab.analysis.sweep.importance import Importance
 from xdplab.analysis.sweep.outliers import lossy, split
 from xdplab.analysis.sweep.published import holds
 from xdplab.analysis.sweep.rules import find_rules, words_of
 from xdplab.analysis.sweep.table import ABSENT, tables
-from xdplab.model import InputError, Path, Point, StudySpec, TrafficSpec
+from xdplab.model import InputError, Path, Pipeline, Point, StudySpec, TrafficSpec
 from xdplab.model.study import Scalar
 
 
@@ -101,6 +102,19 @@ def test_one_way_and_round_trip_never_share_a_table() -> None:
     found = tables(records.run_record(*points), [records.trial(p) for p in points])
     assert [(each.quantity, len(each.rows)) for each in found] == [("one-way", 2), ("round trip", 2)]
     assert [[factor.name for factor in each.factors] for each in found] == [["threaded_napi"]] * 2
+
+
+def test_other_work_and_other_flows_never_share_a_table() -> None:
+    """A setting that nat alone had one level of stood for nat, and "mattered"."""
+    plain = [point("fake", threaded_napi=n) for n in (0, 1)]
+    nat = [each.model_copy(update={"pipeline": Pipeline(kind="nat")}) for each in plain]
+    many = [each.model_copy(update={"traffic": TrafficSpec(flows=1000)}) for each in plain]
+    points = [*plain, *nat, *many]
+    found = tables(records.run_record(*points), [records.trial(p) for p in points])
+    assert [(each.title.partition("100,000 pps")[2], len(each.rows)) for each in found] == [
+        ("", 2), (", pipeline=nat", 2), (", flows=1000", 2),
+    ]  # fmt: skip
+    assert [[factor.name for factor in each.factors] for each in found] == [["threaded_napi"]] * 3
 
 
 def test_options_of_a_forwarder_are_settings_and_absent_for_others() -> None:
@@ -283,6 +297,21 @@ def repeated(levels: Mapping[str, Scalar], mean_us: float, spread: float = 0.01,
     return configuration(levels, mean_us, tuple(mean_us * (1 + spread * n) for n in (0, 1, -1, 2)), loss)
 
 
+def test_the_size_of_what_matters_is_of_levels_that_differ() -> None:
+    """A level of one noisy configuration, which differs from nothing, made "up to 2 times" of 30 %."""
+    levels = (
+        LevelEffect(level="a", mean_us=10.0, configurations=32, ratio=1.0),
+        LevelEffect(level="b", mean_us=13.0, configurations=32, ratio=1.3, differs=True),
+        LevelEffect(level="c", mean_us=20.0, configurations=1, ratio=2.0),
+    )
+    given = {"factor": "x", "default": "a", "main_share": 0.5, "interaction_share": 0.0, "p": 0.001, "matters": True,
+             "visible": None, "disturbed": 0, "repetitions": 9}  # fmt: skip
+    found = Importance(**given, strongest_interaction="", levels=levels)
+    assert found.why == "up to 30 % between its levels"
+    together = Importance(**given, strongest_interaction="x × y", levels=(levels[0], levels[2]))
+    assert together.why == "x × y"
+
+
 def test_the_fewest_changes_are_advised_and_only_of_what_matters() -> None:
     means = {(0, 0): 100.0, (1, 0): 20.0, (0, 1): 60.0, (1, 1): 10.0}
     rows = [
@@ -296,6 +325,21 @@ def test_the_fewest_changes_are_advised_and_only_of_what_matters() -> None:
     one = advise(table(rows, {"a": 1, "b": 0, "idle": 0}), ["a", "b"], {})
     assert [change.factor for change in one.changes] == ["b"]
     assert advise(table(rows, {"a": 1, "b": 1}), ["a", "b"], {}).changes == ()
+
+
+def test_the_sentence_has_the_latencies_of_the_pairs_that_confirm_it() -> None:
+    """The default also has fast configurations without a counterpart: "takes the median from 6.3 to 9.5"."""
+    rows = [
+        repeated({"a": a, "idle": idle}, mean_us)
+        for a, idle, mean_us in ((0, 0, 20.0), (1, 0, 10.0), (0, 1, 20.0), (1, 1, 10.0), (0, 2, 1.0), (1, 3, 9.0))
+    ]
+    slow = repeated({"a": 0, "idle": 4}, 500.0)  # in the half that chooses alone
+    rows.append(slow.model_copy(update={"disturbed": (1, 3)}))
+    found = advise(table(rows), ["a"], {})
+    (change,) = found.changes
+    assert (found.default_us, found.reached_us, change.value_us) == pytest.approx((20.3, 10.15, 10.15), rel=0.01)
+    assert change.interval is not None
+    assert found.default_us / found.reached_us == pytest.approx(change.interval.ratio)
 
 
 def test_another_forwarder_is_one_change_whatever_options_it_lacks() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from lab.reading import render
-from lab.records import point, result, run_record, stream
+from lab.records import point, result, run_record, stream, trial
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
@@ -17,6 +17,7 @@ from xdplab.forwarders.base import ProbeTarget
 from xdplab.measure import TrialFigures, make_method
 from xdplab.methods import tracing
 from xdplab.methods.shared.batches import ProbeRecords, TracedTimes, traced_times
+from xdplab.methods.shared.traced import paired_trials
 from xdplab.methods.tracing.figures import TracingSpec, verdict
 from xdplab.model import (
     ForwarderSpec,
@@ -285,6 +286,27 @@ def test_disturbed_rounds_and_lost_frames_hold_no_cost_against_the_goal(session:
     assert not said.said
     lossy = result(stream([2000] * 90, sent=100))
     assert reported(result=lossy)[0].startswith("undecided: ")
+
+
+def test_trials_of_different_repetitions_are_no_pair() -> None:
+    """Each repetition is slower than the one before, tracing costs nothing, and the first broke off in its round 2."""
+    at, taken = point(), list[TrialRecord]()
+    for repetition in range(4):
+        for number, clause in enumerate(["without", "with", "with", "without"]):
+            more = {"clause": clause, "trial": number, "purpose": "search"}
+            taken.append(trial(at, repetition, [1000 * (repetition + 1)] * 9, **more))
+    pairs = paired_trials([one for one in taken if (one.repetition, one.trial) != (0, 3)], "without", "with")
+    assert [tuple((one.repetition, one.trial) for one in pair) for pair in pairs] == [
+        ((repetition, without), (repetition, traced))
+        for repetition in (1, 2, 3)
+        for without, traced in ((0, 1), (3, 2))
+    ]
+
+
+def test_a_trial_without_a_frame_is_in_no_pair() -> None:
+    sides = [trial(point(), number, [1000] * 9, clause=clause) for number in range(3) for clause in ("a", "b")]
+    sides[0] = trial(point(), 0, [], sent=9, clause="a")
+    assert [pair[0].repetition for pair in paired_trials(sides, "a", "b")] == [1, 2]
 
 
 def test_a_published_document_that_is_not_there_is_refused_before_anything_is_measured() -> None:

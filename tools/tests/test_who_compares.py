@@ -77,8 +77,6 @@ WORDS = {
     "cli/main.py:analyse": "help of an option",
     "cli/reproduce.py:": "what studies are for",
     "cli/tables.py:trend_table": "title of a table",
-    "methods/functions/ranks.py:RankAgreement.sentence": "pairs that compare decided nothing of (rank_agreements)",
-    "methods/functions/scaling.py:Scaling.sentence": "by the intervals of Curve.compared, corrected together",
     "methods/latency/__init__.py:": "title of a column whose cells are comparisons",
     "methods/rfc2544/figures.py:": "declares which way of a figure is good",
     "report/sweep.py:_densities": "title of a chart",
@@ -92,6 +90,7 @@ ORDERS = {
     "analysis/sweep/clusters.py:_smallest_gap": "coordinates of groups of configurations",
     "analysis/runs/pooled.py:SharedPoint.spread": "of one point over machines: nobody is ahead",
     "methods/functions/scaling.py:Scaling._needed": "what a core more has to bring, which its interval is held against",
+    "methods/rfc2544/figures.py:_time": "a time and what it resolves",
     "methods/rfc2544/figures.py:worst": "trials of one point",
     "methods/shared/curve.py:Curve._best": "of which of those with one core all others are parts",
 }

@@ -150,6 +150,9 @@ def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     if compared.hindrances or known is None:
         after = f"after {compared.repetitions} rounds: " + next(iter(compared.hindrances), "no interval")
         return found.model_copy(update={"reason": after})
+    if known.method == "each-pair" and compared.repetitions < LOOKS[0]:  # of few pairs it is no interval
+        few = f"after {compared.repetitions} rounds: the pairs differ too much for an interval, allow more time"
+        return found.model_copy(update={"reason": few})
     low = 1 / known.high if known.high and compared.sense != "at least" else None
     high = 1 / known.low if known.low and compared.sense != "at most" else None
     found = found.model_copy(update={"slowdown": 1 / known.ratio, "low": low, "high": high})

@@ -7,7 +7,7 @@ What the commands need is imported in their functions, as in `cli.main`.
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ from xdplab.cli.runs import Results
 from xdplab.tools import results_folder
 
 if TYPE_CHECKING:
-    from xdplab.analysis.gate import GateResult
+    from xdplab.analysis.gate import GateResult, Verdict
     from xdplab.app import Gate
 
 MaxSlowdown = Annotated[str, typer.Option("--max-slowdown", help="how much worse the new one may be: 5% or 0.05")]
@@ -124,7 +124,9 @@ def bisect(
 ) -> None:
     """Find the first commit of Open vSwitch that is slower than GOOD: each step compiles one and gates it.
 
-    The commits of REPO are what it starts as root. Exit codes: 0 found; 1 BAD is not slower; 2 bad input; 3 undecided.
+    Where BAD is broken, the first broken one is. The commits of REPO are what it starts as root.
+
+    Exit codes: 0 found; 1 BAD is not slower; 2 bad input; 3 undecided.
 
     Example: xdplab bisect v3.4.0 main --repo ../ovs --max-slowdown 10%
     """
@@ -148,34 +150,49 @@ def bisect(
     if (ends := verdict(commits[-1])).verdict not in ("slower", "broken"):
         print(f"{bad} is not slower than {good}" if ends.verdict == "pass" else "nothing to search for")
         raise typer.Exit(1 if ends.verdict == "pass" else 3)
-    print(f"first slower commit: {first_slower(commits, good, verdict)}")
+    candidates = first_with(ends.verdict, commits, good, verdict)
+    one_of = "one of " if len(candidates) > 1 else ""
+    print(f"first {ends.verdict} commit: {one_of}{', '.join(candidates)}")
 
 
-def first_slower(commits: list[str], good: str, verdict: Callable[[str], "GateResult"]) -> str:
-    """Of commits after `good`, oldest first, whose last one is slower; those that do not compile are taken out.
+def first_with(
+    wanted: "Verdict", commits: Sequence[str], good: str, verdict: Callable[[str], "GateResult"]
+) -> list[str]:
+    """The first that is `slower`, or `broken`, of commits after `good`, oldest first, whose last one is.
+
+    One that does not compile, or that is broken where a slower one is wanted, is left out: it may be the one as well if
+    it is a direct predecessor.
 
     Raises:
         typer.Exit: one is undecided.
     """
     from xdplab.model import InputError
 
-    fast, slow = -1, len(commits) - 1  # of the first commit good is the parent
+    left = list(commits)
+    fast, slow = -1, len(left) - 1  # of the first commit good is the parent
     while slow - fast > 1:
         middle = (fast + slow) // 2
         try:
-            found = verdict(commits[middle])
+            found = verdict(left[middle])
         except InputError as exc:
             if not str(exc).startswith("build="):
                 raise
-            print(f"{commits.pop(middle)}: left out: {exc}", flush=True)
+            print(f"{left.pop(middle)}: left out: {exc}", flush=True)
             slow -= 1
             continue
         if found.exit_code == 3:
-            after = commits[fast] if fast >= 0 else good
-            print(f"undecided at {commits[middle]}: the first slower one comes after {after}, up to {commits[slow]}")
+            after = left[fast] if fast >= 0 else good
+            print(f"undecided at {left[middle]}: the first {wanted} one comes after {after}, up to {left[slow]}")
             raise typer.Exit(3)
-        fast, slow = (middle, slow) if found.verdict == "pass" else (fast, middle)
-    return commits[slow]
+        if found.verdict == wanted:
+            slow = middle
+        elif found.verdict == "broken":
+            print(f"{left.pop(middle)}: left out: {found.sentence}", flush=True)
+            slow -= 1
+        else:
+            fast = middle
+    begin = commits.index(left[fast]) + 1 if fast >= 0 else 0
+    return list(commits[begin : commits.index(left[slow]) + 1])
 
 
 def commits_between(repo: Path, good: str, bad: str) -> list[str]:

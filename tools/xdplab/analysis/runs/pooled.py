@@ -7,6 +7,7 @@ spread of the same point is given: it says how far a figure depends on the machi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from statistics import median
 
 from xdplab.analysis.doubts import undoubted
@@ -37,22 +38,27 @@ def main_figures(runs: Sequence[Run]) -> list[Figure]:
 
 
 def shared_points(runs: Sequence[Run]) -> list[SharedPoint]:
-    """Points of which at least two testbeds have a figure that is no bound, with the median of each testbed's runs."""
+    """Points of which at least two testbeds have a figure that is no bound, with the median of each testbed's runs.
+
+    The same point is one by the same method and tester.
+    """
     found = []
-    by_point: dict[str, list[tuple[str, PointSummary]]] = {}
+    by_point: dict[tuple[str, ...], list[tuple[Run, PointSummary]]] = {}
     for run in runs:
         for summary in run.points:
             if summary.repetitions:
-                by_point.setdefault(summary.point_id, []).append((run.testbed, summary))
-    for measured in by_point.values():
+                key = summary.point_id, run.record.study.method.model_dump_json(), _tester(run, summary)
+                by_point.setdefault(key, []).append((run, summary))
+    titles = _titles([measured[0] for measured in by_point.values()])
+    for title, measured in zip(titles, by_point.values(), strict=True):
         for figure in main_figures(runs):
             values: dict[str, list[float]] = {}
-            for testbed, summary in measured:
+            for run, summary in measured:
                 if value := undoubted(summary, figure.key):
-                    values.setdefault(testbed, []).append(value)
+                    values.setdefault(run.testbed, []).append(value)
             if len(values) > 1:
                 middle = {testbed: median(each) for testbed, each in sorted(values.items())}
-                found.append(SharedPoint(_title(measured[0][1]), figure, middle))
+                found.append(SharedPoint(title, figure, middle))
     return found
 
 
@@ -66,6 +72,21 @@ def testbed_differences(runs: Sequence[Run]) -> dict[str, dict[str, tuple[object
     }
 
 
-def _title(summary: PointSummary) -> str:
-    settings = "".join(f", {setting}" for setting in summary.settings)
-    return f"{summary.forwarder}, {summary.path}, {summary.size}{settings}"
+def _tester(run: Run, summary: PointSummary) -> str:
+    return summary.tester or run.record.study.all_testers[0]
+
+
+def _titles(measured: Sequence[tuple[Run, PointSummary]]) -> list[str]:
+    """Each with its settings, and of rate, method and tester what is not the same in all."""
+    often = []
+    for run, summary in measured:
+        study = run.record.study
+        method = study.method.model_dump(mode="json", exclude_defaults=True)
+        words = " ".join(f"{key}={value}" for key, value in method.items() if key != "name")
+        probes = run.record.points[summary.point_id].traffic.probes_text
+        often.append((f"probes {probes}", f"{study.method.name} {words}".strip(), f"by {_tester(run, summary)}"))
+    differs = [len(set(column)) > 1 for column in zip(*often, strict=True)]
+    return [
+        ", ".join([summary.forwarder, summary.path, summary.size, *summary.settings, *compress(words, differs)])
+        for (_, summary), words in zip(measured, often, strict=True)
+    ]

@@ -2,6 +2,7 @@
 """Where a figure changed over a series of runs: groups of runs that are alike by jumpavg, and not by chance."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any, Literal, TypeVar
@@ -74,9 +75,9 @@ def all_trends(runs: Sequence[Run]) -> list[Trend]:
 def trends(runs: Sequence[Run]) -> list[Trend]:
     """Group the runs (in the order of their time) for each point and metric.
 
-    Every clean repetition counts as a sample of its run; bounds, and what a comparison would not take, do not. A run
-    with fewer of them than a comparison needs is left out, a point that fewer than `MIN_RUNS` runs have, and runs by
-    another method, tester or testbed than the last one's.
+    Every clean repetition counts as a sample of its run. A run is left out with fewer of them than a comparison needs,
+    or with a bound among them, or what a comparison would not take; so are a point that fewer than `MIN_RUNS` runs
+    have, and runs by another method, tester or testbed than the last one's.
     """
     last = runs[-1].record if runs else None
     runs = [run for run in runs if last is not None and not _BY.intersection(what_differs(last, run.record))]
@@ -103,14 +104,22 @@ def trends(runs: Sequence[Run]) -> list[Trend]:
 
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
-    """None where the point's percentile is not carried by its samples."""
+    """None where the point's percentile is not carried by its samples, or a clean repetition has no fact.
+
+    Which count is chosen by statuses, never by values: without those of which only a bound is known, a run would be as
+    its others are.
+    """
     figures = [
         one
         for s in summaries
         if s.point_id == point_id and getattr(s, metric, 0) is not None
         for one in s.by_repetition
     ]
-    return [value for one in figures if not doubtful(one, metric) and (value := one.value(metric))]
+    clean = [one for one in figures if one.was_searched(metric) and not one.was_disturbed(metric)]
+    if any(doubtful(one, metric) for one in clean):
+        return []
+    values = [value for one in clean if (value := one.value(metric)) is not None]
+    return values if values and 0 < fmean(values) < math.inf else []  # a step is of their logarithms
 
 
 def stretches(

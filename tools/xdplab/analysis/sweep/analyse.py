@@ -162,8 +162,7 @@ def _what_matters(found: Sequence[Importance], lossy: Sequence[str]) -> str:
 
 
 def _with_effect(one: Importance) -> str:
-    alone = any(level.differs for level in one.levels)
-    return f"{one.factor} ({ratio_words(one.apart) if alone else one.strongest_interaction})"
+    return f"{one.factor} ({ratio_words(one.apart) if one.alone else one.strongest_interaction})"
 
 
 def _groups(grouped: Clustering, rules: RuleSet) -> str:

@@ -39,7 +39,7 @@ class Change(Model):
     factor: str
     before: Scalar
     after: Scalar
-    #: Latency once it is made, in the repetitions that confirm it.
+    #: Latency once it is made: `ChangeAdvice.default_us` over the ratio of each interval so far.
     value_us: float | None
     #: Latency before over after.
     interval: Interval | None
@@ -51,7 +51,8 @@ class ChangeAdvice(Model):
     #: None where every configuration lost frames.
     best: Named | None
     worst: Named
-    #: Latencies at the default levels of the settings that matter and after the changes, in the other half.
+    #: Latencies at the default levels of the settings that matter, over the pairs that confirm the first change, and
+    #: after all.
     default_us: float | None = None
     reached_us: float | None = None
     changes: tuple[Change, ...] = ()
@@ -140,11 +141,12 @@ def _confirmed(
         pairs = f"{len(family[0])} of the {MIN_PAIRS} undisturbed pairs of repetitions that it takes"
         return _none(advice, f"{pairs}: ask for 6 repetitions")
     changes: list[Change] = []
-    reached = steps[0].before
+    # of the pairs alone: a cell has configurations without a counterpart, and repetitions that only one side has clean
+    before = after = _mean(one for one, _ in family[0])
     for step, interval in zip(steps, compare_values(family, RESOLUTION), strict=True):
         if interval is None or not interval.differs or interval.ratio <= 1:
             break
-        reached = step.after
+        after /= interval.ratio
         for i in step.changed:
             last = i == step.changed[-1]
             changes.append(
@@ -152,7 +154,7 @@ def _confirmed(
                     factor=names[i],
                     before=step.before[i],
                     after=step.after[i],
-                    value_us=_mean(other[step.after].values()) if last else None,
+                    value_us=after if last else None,
                     interval=interval if last else None,
                 )
             )
@@ -161,7 +163,6 @@ def _confirmed(
         return _none(
             advice, f"{looked} was faster in one half of the repetitions, which the other half does not confirm"
         )
-    before, after = (_mean(other[cell].values()) for cell in (steps[0].before, reached))
     words = ", ".join(f"{change.factor} from {change.before} to {change.after}" for change in changes)
     verb = "1 change from the default takes" if len(changes) == 1 else f"{len(changes)} changes from the default take"
     figures = f"from {significant(before)} to {significant(after)} µs"

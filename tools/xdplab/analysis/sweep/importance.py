@@ -71,7 +71,7 @@ class Importance(Model):
     def why(self) -> str:
         """What the verdict rests on."""
         if self.matters:
-            return f"up to {ratio_words(self.apart)} between its levels"
+            return f"up to {ratio_words(self.apart)} between its levels" if self.alone else self.strongest_interaction
         if 2 * self.disturbed > self.repetitions:
             return f"{self.disturbed} of {self.repetitions} repetitions at one level were disturbed"
         if self.visible is None:
@@ -79,9 +79,14 @@ class Importance(Model):
         return f"no effect above {ratio_words(self.visible)}"
 
     @property
+    def alone(self) -> bool:
+        """Whether one of its levels differs from the default; else it matters by an interaction."""
+        return any(level.differs for level in self.levels)
+
+    @property
     def apart(self) -> float:
-        """Ratio between its slowest and its fastest level."""
-        known = [level.ratio for level in self.levels if level.ratio]
+        """Ratio between its slowest and its fastest level, of those that differ from the default, and the default."""
+        known = [level.ratio for level in self.levels if level.ratio and (level.differs or level.level == self.default)]
         return max(known) / min(known)
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sweep as a table: one row per configuration, one column per setting that varies, latency statistics next to them.
 
-Rows of one table share path and traffic: a one-way latency and a round trip, or two loads, never meet.
+Rows of one table share path, pipeline and traffic: a one-way latency and a round trip, or two loads, never meet.
 """
 
 import math
@@ -15,8 +15,9 @@ import numpy as np
 from xdplab.analysis.summary import loss_of, trials_by_point, trials_used
 from xdplab.measure import Method, make_method
 from xdplab.measure.distribution import Distribution, carried, distribution
-from xdplab.model import Model, Point, RunRecord, TrialRecord
+from xdplab.model import Model, Pipeline, Point, RunRecord, TrialRecord
 from xdplab.model.design import TESTER, same_level
+from xdplab.model.naming import RATES, unusual
 from xdplab.model.study import Scalar
 
 #: Level of a setting that a configuration has not got: an option of another forwarder.
@@ -102,7 +103,7 @@ class Configuration(Model):
 
 @dataclass(frozen=True)
 class Table:
-    """Configurations of one path and traffic, and the settings in which they differ."""
+    """Configurations of one path, pipeline and traffic, and the settings in which they differ."""
 
     title: str
     quantity: str
@@ -149,7 +150,7 @@ def log_features(statistics: Iterable[Statistics]) -> np.ndarray:
 
 
 def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
-    """One table for each path and traffic profile of a run, of the configurations that were measured."""
+    """One table for each path, pipeline and traffic profile of a run, of the configurations that were measured."""
     method = make_method(run.study.method)
     by_point = trials_by_point(trials)
     groups: dict[str, list[Point]] = defaultdict(list)
@@ -194,7 +195,9 @@ def _group(point: Point) -> str:
     stated = traffic.stated_load_pps
     load = load or (f", load {stated:,.10g} pps" if stated else "")
     by = "" if point.tester_options or not point.tester else f", by {point.tester}"
-    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probes_text}{load}{by}"
+    work = {} if point.pipeline == Pipeline() else {"pipeline": point.pipeline}
+    more = "".join(f", {name}={value}" for name, value in {**work, **unusual(traffic, *RATES)}.items())
+    return f"path {point.path.value}, {traffic.frame_bytes} bytes, probes {traffic.probes_text}{load}{more}{by}"
 
 
 def _settings(point: Point, several: bool) -> dict[str, Scalar]:

@@ -88,7 +88,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[BreakdownR
     clauses = (f"{CLAUSE} {rate:.0f} {how}" for how in (WITHOUT, WITH))
     paired = paired_trials(trials, *clauses)
     without, traced = sides = [percentiles(pair[side] for pair in paired) for side in (0, 1)]
-    pairs = list(zip(traced["p50_us"], without["p50_us"], strict=False))
+    pairs = list(zip(traced["p50_us"], without["p50_us"], strict=True))
     interval = ratio_interval(pairs, depth=None)  # one process in turns: a level of the machine meets both sides alike
     typical = {name: medians([getattr(one.typical_us, name) for one in stages]) for name in ("p50", "p99")}
     frames = median(one.frames_per_batch for one in stages)

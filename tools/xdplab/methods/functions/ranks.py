@@ -9,6 +9,7 @@ from typing import Literal
 
 from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.compare import compare_points, corrected
+from xdplab.analysis.words import NEVER_PAIRED
 from xdplab.measure.comparison import Comparison
 from xdplab.model import Model
 from xdplab.model.digits import significant
@@ -30,9 +31,10 @@ class ModeFigure(Model):
 class RankAgreement(Model):
     """One function at one traffic.
 
-    `tau` is Kendall's tau-b over the modes that both have: 1 is the same order, -1 the reverse; None with fewer than
-    two of them, and where a pair of them is unclear. Each pair of them that the publication tells apart is in one of
-    the three lists, the published winner first: `unclear` where our comparison names no winner (docs/claims.md).
+    `tau` is Kendall's tau-b over the medians of the modes that both have: 1 is the same order, -1 the reverse; None
+    with fewer than two of them, where our comparison of a pair names no winner, and where a winner has the lower
+    median. Each pair of them that the publication tells apart is in one of the four lists, the published winner first:
+    `alike` without a measurable difference, `undecided` where it is too little to tell (docs/claims.md).
     """
 
     traffic: NfTraffic
@@ -42,13 +44,14 @@ class RankAgreement(Model):
     tau: float | None
     agree: tuple[tuple[NfMode, NfMode], ...]
     differ: tuple[tuple[NfMode, NfMode], ...]
-    unclear: tuple[tuple[NfMode, NfMode], ...]
-    #: Why, for the first of the unclear pairs that are undecided; empty: no measurable difference.
-    reason: str = ""
+    alike: tuple[tuple[NfMode, NfMode], ...]
+    undecided: tuple[tuple[NfMode, NfMode], ...]
+    #: Of each of the undecided pairs, why; empty where the interval is too wide.
+    reasons: tuple[str, ...]
 
     @property
     def medians(self) -> tuple[str, ...]:
-        """Our measured modes with their medians, the highest first: no order where pairs of them are unclear."""
+        """Our measured modes with their medians, the highest first: no order where a pair of them has no winner."""
         measured = sorted((-figure.ours, figure.mode) for figure in self.figures if figure.ours is not None)
         return tuple(f"{mode} {significant(-value)}" for value, mode in measured)
 
@@ -63,15 +66,19 @@ class RankAgreement(Model):
         """The agreement in words."""
         if not self.published_order:
             return "nothing published to compare with"
-        if not (self.agree or self.differ or self.unclear):
+        if not (self.agree or self.differ or self.alike or self.undecided):
             return "fewer than two modes in common"
         parts = [f"Kendall's tau {self.tau:+.2f}"] if self.tau is not None else []
         for name, pairs in (("as published", self.agree), ("the other way round", self.differ)):
             if pairs:
                 parts.append(f"{name}: {', '.join(f'{first} above {second}' for first, second in pairs)}")
-        if self.unclear:
-            adjusted = ", ".join(f"{first} and {second}" for first, second in self.unclear)
-            parts.append(f"no measurable difference here{f' ({self.reason})' if self.reason else ''}: {adjusted}")
+        without = {"no measurable difference here": self.alike}
+        for reason in dict.fromkeys(self.reasons):
+            same = tuple(pair for pair, why in zip(self.undecided, self.reasons, strict=True) if why == reason)
+            without[f"too little to tell here{f' ({reason})' if reason else ''}"] = same
+        for name, pairs in without.items():
+            if pairs:
+                parts.append(f"{name}: {', '.join(f'{first} and {second}' for first, second in pairs)}")
         return "; ".join(parts)
 
 
@@ -139,16 +146,24 @@ def _agreement(
 ) -> RankAgreement:
     ours = {mode: median(row.values) for mode, row in members.items() if row.values}
     verdicts = {pair: one.better if one else None for pair, one in compared.items()}
-    unclear = tuple(pair for pair, better in verdicts.items() if better is None)
+    alike = tuple(pair for pair, one in compared.items() if one and one.alike)
+    undecided = {
+        pair: NEVER_PAIRED if one is None else next(iter(one.hindrances), "")
+        for pair, one in compared.items()
+        if one is None or not one.known
+    }
+    # medians are over other repetitions than the pairs that decide: they may be the other way round
+    told_by_medians = all((ours[one] > ours[two]) == better for (one, two), better in verdicts.items())
     modes = [*members, *(mode for mode in published if mode not in members)]
     return RankAgreement(
         traffic=traffic,
         group=group,
         unit="requests/s" if traffic == "local" else "Mpps",
         figures=tuple(ModeFigure(mode=mode, ours=ours.get(mode), published=published.get(mode)) for mode in modes),
-        tau=None if unclear else kendall_tau(ours, published),
+        tau=kendall_tau(ours, published) if told_by_medians else None,
         agree=tuple(pair for pair, better in verdicts.items() if better),
         differ=tuple(pair for pair, better in verdicts.items() if better is False),
-        unclear=unclear,
-        reason=next((one.hindrances[0] for pair in unclear if (one := compared[pair]) and one.hindrances), ""),
+        alike=alike,
+        undecided=tuple(undecided),
+        reasons=tuple(undecided.values()),
     )

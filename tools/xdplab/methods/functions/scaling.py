@@ -10,6 +10,7 @@ from xdplab.analysis.answers.ranking import Contender
 from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model.digits import counted
 from xdplab.model.functions import NfPoint, NfTraffic
+from xdplab.stats.interval import Interval
 
 #: A core more that brings less than this part of what the first one does is where scaling ends.
 _WORTH = 0.5
@@ -25,16 +26,17 @@ class Scaling(Curve):
     @property
     def sentence(self) -> str:
         """Up to how many cores it scales, by what was measured."""
-        known = [rung for rung in self.rungs if rung.values]
-        if len(known) < 2:
+        known = [(place, rung) for place, rung in enumerate(self.rungs) if rung.values]
+        if len({rung.number for _, rung in known}) < 2:
             return "one number of cores was measured" if known else "not measured"
         family = self.compared()
-        for place, (fewer, more) in enumerate(itertools.pairwise(self.rungs), start=1):
-            if fewer.number == more.number or not fewer.values or not more.values:
+        for (_, fewer), (place, more) in itertools.pairwise(known):
+            if fewer.number == more.number:
                 continue
             past = f"past {counted(fewer.number, 'core')}"
             found = family.get(-place)
             doubt = fewer.doubt or more.doubt or (f"one core: {self.without}" if self.without else "")
+            doubt = doubt or next(iter(found.hindrances if found else ()), "")
             if doubt or found is None or found.interval is None or found.interval.low is None:
                 return f"whether it scales {past} is undecided: {doubt or 'too few repetitions'}"
             needed = self._needed(fewer, more)
@@ -42,13 +44,23 @@ class Scaling(Curve):
                 return f"does not scale {past}"
             if found.interval.low < needed:
                 return f"whether it scales {past} is undecided: too little to tell, ask for more repetitions"
-        return f"scales up to {known[-1].number} cores: {self.times(known[-1])} times one core (99 % interval)"
+        place, most = known[-1]
+        over_one = family.get(place)
+        how = "" if over_one is None or over_one.interval is None else _how(over_one.interval)
+        times = self.times(most)
+        return f"scales up to {most.number} cores" + (f": {times} times one core ({how})" if times else "")
 
     def _needed(self, fewer: Rung, more: Rung) -> float:
         """Ratio of two rates from which on each core more brings `_WORTH` of what the first one does."""
         assert self.one is not None
         cores = more.number - fewer.number
         return 1 + _WORTH * cores * median(self.one.values) / median(fewer.values)
+
+
+def _how(found: Interval) -> str:
+    if found.method == "each-pair":
+        return f"in each of {found.pairs} repetitions"
+    return f"{100 * found.confidence:.0f} % interval"
 
 
 def scalings(rows: Sequence[tuple[NfTraffic, NfPoint, Contender]]) -> list[Scaling]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from xdplab.analysis.doubts import TELLING_LOSS
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.distribution import carried, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
@@ -27,6 +28,7 @@ from xdplab.methods.rfc2544.records import (
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
+from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.stats.bimodal import bimodal
 from xdplab.stats.contamination import rate_ends
 
@@ -34,6 +36,13 @@ from xdplab.stats.contamination import rate_ends
 def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:
     """The median, in `unit` of `per` of what it is in; "" where there is none."""
     return f"{significant(figure.median / per)} {unit}" if figure else ""
+
+
+def _time(figure: Spread | None, resolution: Spread | None) -> str:
+    """In ms, as the resolution where it is shorter than that."""
+    if figure and resolution and figure.median < resolution.median:
+        return f"less than {_said(resolution, 'ms', 1e3)}"
+    return _said(figure, "ms", 1e3)
 
 
 def _us(value: float | None) -> str:
@@ -72,19 +81,37 @@ class BoundFound(Model):
     contradicted_by: Contradiction | None
     #: The same in words.
     contradiction: str
-    #: Forwarding rate at the lower bound; None: no load was found good.
+    #: Forwarding rate at the lower bound, 0 of a repetition that found no load good; None: none of them did.
     throughput_pps: Spread | None
-    #: Highest load that was offered and found good.
+    #: Highest load that was offered and found good, likewise.
     lower_pps: Spread | None
     #: Lowest load at which the forwarder lost more than tolerated; None: it is not known.
     upper_pps: Spread | None
 
+    @property
+    def found(self) -> bool:
+        """Whether most repetitions found a load good."""
+        return self.throughput_pps is not None and self.throughput_pps.median > 0
+
+    @property
+    def at_least(self) -> bool:
+        """Whether the forwarder may carry more: another one was the limit."""
+        return bool({"tester", "budget", "machine"}.intersection(self.limited_by))
+
+    @property
+    def below_pps(self) -> float | None:
+        """The load at which it lost too much already, of a forwarder that was good at none."""
+        return None if self.found or self.at_least or not self.upper_pps else self.upper_pps.median
+
     def text(self) -> str:
         """`NDR at least 1,050 kpps (limited by tester)`."""
         name = f"PDR at {percent(self.loss_ratio)} loss" if self.loss_ratio else "NDR"
-        least = "" if set(self.limited_by) <= {"forwarder"} else "at least "
-        rate = _said(self.throughput_pps, "kpps", 1e3)
-        return f"{name} {least}{rate} (limited by {', '.join(self.limited_by)})" if rate else f"{name}: none was found"
+        by = f"limited by {', '.join(self.limited_by)}"
+        if self.found:
+            return f"{name} {'at least ' if self.at_least else ''}{_said(self.throughput_pps, 'kpps', 1e3)} ({by})"
+        return (
+            f"{name} below {_said(self.upper_pps, 'kpps', 1e3)} ({by})" if self.below_pps else f"{name}: none was found"
+        )
 
 
 class ThroughputFound(Model):
@@ -135,7 +162,8 @@ class LatencyFound(Model):
     def text(self) -> str:
         """`p50 2.8 µs, p99 5.3 µs at 10 % of the throughput`."""
         load = f"at {percent(self.share)} of the throughput" if self.share else "unloaded"
-        return f"p50 {_us(self.p50_us)}, p99 {_us(self.p99_us)} {load}"
+        lost = f", {percent(self.loss_ratio)} lost" if self.loss_ratio and self.loss_ratio > TELLING_LOSS else ""
+        return f"p50 {_us(self.p50_us)}, p99 {_us(self.p99_us)} {load}{lost}"
 
 
 class LossFound(Model):
@@ -181,9 +209,12 @@ class BackToBackFound(Model):
 
     def text(self) -> str:
         """`3,330 frames at 1,640 kpps, a buffer of 1,990 frames`."""
-        burst = f"{_said(self.average_frames, 'frames')} at {_said(self.burst_rate_pps, 'kpps', 1e3)}"
-        buffer = _said(self.corrected_buffer_frames, "frames of buffer")
-        return _joined(burst if self.burst_rate_pps else "", buffer, *self.reasons)
+        least = "at least " if "tester" in self.limited_by else ""
+        burst = f"{least}{_said(self.average_frames, 'frames')} at {_said(self.burst_rate_pps, 'kpps', 1e3)}"
+        buffer = f"{least}{_said(self.corrected_buffer_frames, 'frames of buffer')}"
+        return _joined(
+            burst if self.burst_rate_pps else "", buffer if self.corrected_buffer_frames else "", *self.reasons
+        )
 
 
 class RecoveryFound(Model):
@@ -207,7 +238,8 @@ class RecoveryFound(Model):
     def text(self) -> str:
         """`after 910 ms of 576 kpps, which followed 1,130 kpps`."""
         loads = f"of {_said(self.relief_pps, 'kpps', 1e3)}, which followed {_said(self.overload_pps, 'kpps', 1e3)}"
-        return _joined(f"after {_said(self.recovery_us, 'ms', 1e3)} {loads}" if self.recovery_us else "", *self.reasons)
+        after = f"after {_time(self.recovery_us, self.resolution_us)} {loads}"
+        return _joined(after if self.recovery_us else "", *self.reasons)
 
 
 class ResetFound(Model):
@@ -232,8 +264,8 @@ class ResetFound(Model):
 
     def text(self) -> str:
         """`819 ms at 188 kpps`."""
-        load = _said(self.load_pps, "kpps", 1e3)
-        return _joined(f"{_said(self.reset_us, 'ms', 1e3)} at {load}" if self.reset_us else "", *self.reasons)
+        took = f"{_time(self.reset_us, self.resolution_us)} at {_said(self.load_pps, 'kpps', 1e3)}"
+        return _joined(took if self.reset_us else "", *self.reasons)
 
 
 class ForwardingRateFound(Model):
@@ -268,11 +300,15 @@ class Rfc2544Figures(PointFigures):
     reset: ResetFound | None = None
     #: RFC 2285 section 3.6.1, at the study's overload.
     forwarding_rate: ForwardingRateFound | None = None
+    #: 1, or 2: frames were sent both ways; None: nothing was measured that says so.
+    directions: int | None = None
 
     def clause_text(self, name: str) -> str:
         """What was found of the clause in that field, in a line; "" where it was not measured."""
         found = getattr(self, name)
-        return _joined(*(each.text() for each in (found if isinstance(found, tuple) else filter(None, [found]))))
+        text = _joined(*(each.text() for each in (found if isinstance(found, tuple) else filter(None, [found]))))
+        both = "over both directions" if name == "throughput" else "loads per direction"
+        return f"{text}; {both}" if text and self.directions == 2 and name != "latency" else text
 
 
 def contradiction(
@@ -337,7 +373,9 @@ PER_CORE = Figure(key="ndr_per_core_pps", name="frames per second of CPU time at
 def rfc2544_figures(trials: Sequence[TrialRecord]) -> Rfc2544Figures:
     """Each clause under its name in `_CLAUSES`."""
     found = {name: make(trials) for name, make in _CLAUSES.values()}
-    return Rfc2544Figures(**{name: each for name, each in found.items() if each})
+    both: list[SearchRecord | LossCurveRecord] = [*_records(trials, SearchRecord), *_records(trials, LossCurveRecord)]
+    directions = max((each.directions for each in both), default=None)
+    return Rfc2544Figures(directions=directions, **{name: each for name, each in found.items() if each})
 
 
 def unsupported_clauses(trials: Iterable[TrialRecord]) -> dict[str, str]:
@@ -413,11 +451,17 @@ def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
 
 
 def _per_core(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRecord]) -> Measured | None:
-    """Of the step with the highest rate among those within the lowest loss ratio that was searched."""
-    most = search.bounds[0].loss_ratio
-    steps = [each for each in last_attempts(trials, trial.repetition, trial.clause) if each.result and each.cpu]
+    """Of the step with the highest rate, up to the throughput, among those within the lowest loss ratio searched.
+
+    A trial above it that happened to lose nothing was of a load that others lost frames at.
+    """
+    bound = search.bounds[0]
+    most_pps = (bound.lower_pps or 0.0) * search.directions * (1 + LOAD_TOLERANCE)
     good = [
-        each for each in steps if each.result and each.result.received and each.result.lost <= most * each.result.sent
+        each
+        for each in last_attempts(trials, trial.repetition, trial.clause)
+        if each.result and each.result.received and each.cpu and each.result.achieved_pps <= most_pps
+        if each.result.lost <= bound.loss_ratio * each.result.sent
     ]
     best = max(
         good, key=lambda each: each.result.received / each.result.elapsed_s if each.result else 0.0, default=None
@@ -462,18 +506,18 @@ def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
         same = [(at, search, b) for at, search in searches for b in search.bounds if b.loss_ratio == ratio]
         contradicted_by = worst([contradiction(trials, at.repetition, search, b) for at, search, b in same])
         pps = {
-            name: Spread.known(
-                None if (pps := getattr(b, name)) is None else pps * search.directions for _, search, b in same
-            )
+            name: [None if (pps := getattr(b, name)) is None else pps * search.directions for _, search, b in same]
             for name in ("throughput_pps", "lower_pps", "upper_pps")
         }
+        if any(pps["throughput_pps"]):  # a repetition that found no load good is not left out: it has carried nothing
+            pps |= {name: [each or 0.0 for each in pps[name]] for name in ("throughput_pps", "lower_pps")}
         bounds.append(
             BoundFound(
                 loss_ratio=ratio,
                 limited_by=tuple(sorted({bound.limited_by for *_, bound in same})),
                 contradicted_by=contradicted_by,
                 contradiction=contradicted_by.text() if contradicted_by else "",
-                **pps,
+                **{name: Spread.known(each) for name, each in pps.items()},
             )
         )
     found = [search for _, search in searches]

@@ -11,7 +11,7 @@ from typing import Any
 from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.summary import trials_by_point
-from xdplab.analysis.words import gain, listed, visible
+from xdplab.analysis.words import gain, listed, qualifications, visible
 from xdplab.forwarders.base import THREADS
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import Figure
@@ -62,10 +62,8 @@ def throughput_chart(summaries: Sequence[PointSummary]) -> Chart:
     series = []
     for name in dict.fromkeys(summary.forwarder for summary, _ in sized):
         bounds = {int(s.frame_bytes): throughput.bounds[0] for s, throughput in sized if s.forwarder == name}
-        known = {
-            size: bound for size, bound in sorted(bounds.items()) if bound.throughput_pps and not bound.contradicted_by
-        }
-        own = {size: bound.throughput_pps for size, bound in known.items() if bound.limited_by == ("forwarder",)}
+        known = {size: bound for size, bound in sorted(bounds.items()) if bound.found and not bound.contradicted_by}
+        own = {size: bound.throughput_pps for size, bound in known.items() if not bound.at_least}
         rates = [[each / 1e6 for each in (rate.median, rate.low, rate.high)] for rate in own.values() if rate]
         middle, low, high = ([rate[at] for rate in rates] for at in range(3))
         series += [Series(name, [*own], middle, low, high)] if own else []
@@ -204,7 +202,7 @@ class Variant(Model):
     def verdict(self) -> str:
         """What it contributes, in words: a ratio whose interval holds 1 is no contribution that was found."""
         known = {metric: found for metric, found in self.comparisons.items() if found is not None}
-        said = [gain(metric, found, _GAINS[metric]) for metric, found in known.items() if found.better is not None]
+        said = [_gain(metric, found) for metric, found in known.items() if found.better is not None]
         if said:
             return "; ".join(said)
         able = {metric: found.interval for metric, found in known.items() if found.interval and found.sense == "exact"}
@@ -220,7 +218,15 @@ class Variant(Model):
         ]
         unknown = f"; undecided: {listed(others)}" if others else ""
         where = listed([_NAMES[metric] for metric in able])
-        return f"no difference seen in {where}; what would have shown: {seen}{unknown}"
+        remarks = dict.fromkeys(remark for metric in able for remark in known[metric].remarks)
+        beside = f" ({'; '.join(remarks)})" if remarks else ""
+        return f"no difference seen in {where}{beside}; what would have shown: {seen}{unknown}"
+
+
+def _gain(metric: str, found: Comparison) -> str:
+    """`p50 12 % lower (a lost 0.4 %)`."""
+    said = "; ".join(qualifications(found))
+    return gain(metric, found, _GAINS[metric]) + (f" ({said})" if said else "")
 
 
 class Ablation(Model):

@@ -61,12 +61,16 @@ class Curve:
         return max(ones, key=lambda each: each.row.point.measured[each.row.figure.key].high, default=None)
 
     def compared(self) -> dict[int, Comparison]:
-        """Place of a rung -> it over one core, and over the one before it (`-place`); one family (Holm)."""
+        """Place of a rung -> it over one core, and over the one measured before it (`-place`); one family (Holm)."""
         found: dict[int, Comparison | None] = {}
+        before = None
         for place, rung in enumerate(self.rungs):
-            for key, other in ((place, self._best), (-place, self.rungs[place - 1] if place else None)):
-                if other is not None and other is not rung and rung.values and other.values:
+            if not rung.values:
+                continue
+            for key, other in ((place, self._best), (-place, before)):
+                if other is not None and other is not rung:
                     found[key] = compare_points(rung.row.point, other.row.point, rung.row.figure.key)
+            before = rung
         return corrected(found)
 
     def share(self, rung: Rung) -> str:

@@ -52,15 +52,20 @@ def at_rate(
 
 
 def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[TrialRecord, ...]]:
-    """Last attempts of each clause, paired in their order; undisturbed pairs alone if there are enough of them."""
-    chosen = []
-    for clause in clauses:
-        last: dict[tuple[int, int], TrialRecord] = {}
-        for trial in trials:
-            if trial.clause == clause and trial.result is not None:
-                last[(trial.repetition, trial.trial)] = trial
-        chosen.append([trial for _, trial in sorted(last.items(), key=lambda item: item[0])])
-    pairs = list(zip(*chosen, strict=False))
+    """Last attempts of each clause, paired in their order within a repetition; undisturbed pairs alone if enough.
+
+    Which trials of a repetition that broke off belong together is not known: it has none. A pair with a side of which
+    no frame arrived has no p50 to compare.
+    """
+    last = {(trial.repetition, trial.trial, trial.clause): trial for trial in trials if trial.result is not None}
+    found: dict[int, dict[str, list[TrialRecord]]] = {}
+    for repetition, number, clause in sorted(last):
+        by_clause = found.setdefault(repetition, {each: [] for each in clauses})
+        if clause in by_clause:
+            by_clause[clause].append(last[repetition, number, clause])
+    whole = [sides for sides in found.values() if len({len(each) for each in sides.values()}) == 1]
+    pairs = [pair for sides in whole for pair in zip(*sides.values(), strict=True)]
+    pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
     undisturbed = [pair for pair in pairs if _undisturbed(pair)]
     return undisturbed if len(undisturbed) >= MIN_PAIRS else pairs
 

@@ -147,7 +147,6 @@ def _at_rate(
         for trial in trials
         if trial.purpose == "figures" and trial.clause.startswith(f"{clause}{way} stages")
     ]
-    pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
     if not pairs:
         return None
     found = [percentiles(pair[side] for pair in pairs) for side in (0, 1)]

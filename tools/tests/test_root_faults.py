@@ -57,7 +57,7 @@ def test_a_tester_killed_in_a_trial_fails_its_repetition_alone(lab: Lab) -> None
     lab.assert_nothing_left()
     (row,) = lab.rows()
     assert (row["status"], row["repetitions"], row["failed"]) == ("partial", 1, 1)
-    assert row["reason"] == "xdpgen was ended by signal 9: no message"
+    assert row["reason"] == "xdpgen was ended by signal SIGKILL: no message"
     assert done.code == 1
 
 

@@ -46,14 +46,17 @@ def test_a_planted_burner_is_found_within_five_per_cent(lab: Lab, tmp_path: Path
     burns = {"name": "command", "label": "burns", "options": {"argv": argv, "redirects": True}}
     method = {"name": "latency", "duration_s": 1.0, "warmup_s": 0.1, "drain_s": 0.5}
     allowed = ["--allow-program", sys.executable]
-    done = lab.run(forwarders=[burns, "xdp"], method=method, traffic={"probe_pps": 50_000}, options=allowed)
-    assert done.code == 0, done.err
-    lab.assert_nothing_left()
-    points = {at: point.forwarder.title for at, point in lab.newest().load().points.items()}
-    found = {points[trial.point_id]: trial for trial in lab.trials() if trial.result and trial.purpose == "measure"}
-    planted, alone = found["burns"].cpu, found["xdp"].cpu
-    assert planted is not None
-    assert alone is not None
+    for _ in range(3):  # frames of a test on the other worker may come to a CPU meanwhile: whose they are nobody knows
+        done = lab.run(forwarders=[burns, "xdp"], method=method, traffic={"probe_pps": 50_000}, options=allowed)
+        assert done.code == 0, done.err
+        lab.assert_nothing_left()
+        points = {at: point.forwarder.title for at, point in lab.newest().load().points.items()}
+        found = {points[trial.point_id]: trial for trial in lab.trials() if trial.result and trial.purpose == "measure"}
+        planted, alone = found["burns"].cpu, found["xdp"].cpu
+        assert planted is not None
+        assert alone is not None
+        if planted.softirq_s is not None and alone.softirq_s is not None:
+            break
     truth = burnt_s(log, found["burns"])
     assert truth > 2 * _TOLERANCE_S  # on a busy machine it gets little, but more than may be missed
     assert planted.forwarder_s == pytest.approx(truth, rel=_TOLERANCE, abs=_TOLERANCE_S)

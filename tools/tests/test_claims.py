@@ -68,6 +68,20 @@ def test_a_schedule_that_the_tester_cut_names_nobody() -> None:
     assert "the tester left out frames of ovs-afxdp's" in found.sentence
 
 
+def test_latencies_at_different_loads_are_not_compared() -> None:
+    """`load_share: 0.8` sent 1,600 kpps to one and 200 to the other, which was "4 times as fast"."""
+    sides = point("ovs-afxdp", load_share=0.8), point("ovs-afpacket", load_share=0.8)
+    trials = [
+        trial(at, n, result=result(stream([us * 1000] * 200, achieved_pps=pps)), offered_pps=pps)
+        for at, us, pps in zip(sides, (40, 10), (1.6e6, 2e5), strict=True)
+        for n in range(5)
+    ]
+    run = run_record(*sides, study={**LATENCY, "repetitions": 5})
+    found = answer(run, summarise(run, trials), trials)
+    assert not found.said
+    assert "ovs-afxdp at 1,600 and ovs-afpacket at 200 kpps are latencies at different loads" in found.text()
+
+
 @pytest.mark.parametrize(("lost", "remark"), [
     (0, None),
     (1, None),

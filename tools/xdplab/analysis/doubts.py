@@ -44,6 +44,8 @@ def doubts_of(
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
             remarks += _of_loss(side, figures, metric)
+    if figure(metric).at_load:
+        hindrances += _of_loads(sides)
     # what another run would not change comes first
     return Doubts((*hindrances, *_of_pairs(metric, pairs, clean, basis)), tuple(remarks))
 
@@ -123,6 +125,15 @@ def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
         yield f"{side.forwarder} was sent {significant(sent / 1e3)} of {at}: {advice}"
     elif any(one.figures[metric].limited_by == "tester" for one in figures):
         yield f"the tester left out frames of {side.forwarder}'s at {at}: {advice}"
+
+
+def _of_loads(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]]) -> Iterator[str]:
+    """A load that is a share of what each forwards (`load_share`) is another one for each."""
+    asked = [fmean(one.offered_pps or 0.0 for one in figures) for _, figures in sides]
+    shared = any(side.profile.get("load_share") for side, _ in sides)
+    if shared and all(asked) and min(asked) < MIN_ACHIEVED * max(asked):
+        loads = (f"{side.forwarder} at {significant(pps / 1e3)}" for (side, _), pps in zip(sides, asked, strict=True))
+        yield f"{' and '.join(loads)} kpps are latencies at different loads: give both the same load_pps"
 
 
 def doubtful(one: RepetitionFigures, metric: str) -> bool:

@@ -37,7 +37,7 @@ def measured(at: Point, us: float, repetitions: int = 5, frames: int = 2000) -> 
 
 
 def advice(points: Sequence[Point], trials: Sequence[TrialRecord], **fields: Any) -> list[Advice]:
-    run = run_record(*points, study={**LATENCY, "repetitions": 5}, **fields)
+    run = run_record(*points, **{"study": {**LATENCY, "repetitions": 5}, **fields})
     return Run(Path("nowhere"), run, trials).advice
 
 
@@ -182,3 +182,15 @@ def test_where_pairs_go_round_in_a_circle_nobody_is_ahead_of_all(monkeypatch: py
     ((_, text, said),) = standings([Contender(each, P50, each.plain_name, "here") for each in summaries])
     assert said
     assert text.startswith("undecided between ")
+
+
+def test_what_two_testers_measured_is_ranked_by_tester() -> None:
+    """By TRex everything takes three times as long: OVS on AF_PACKET by xdpgen was ahead of OVS on AF_XDP by TRex."""
+    points = [at.model_copy(update={"tester": tester}) for at in (OVS, PACKET, BRIDGE) for tester in ("xdpgen", "trex")]
+    took = zip(points, (4, 12, 8, 24, 10, 30), strict=True)
+    study = {**LATENCY, "testers": ["xdpgen", "trex"], "forwarders": ["ovs-afxdp", "ovs-afpacket", "linux-bridge"]}
+    found = advice(points, [one for at, us in took for one in measured(at, us)], study={**study, "repetitions": 5})
+    places = [(each.goal, each.text) for each in found if each.goal.startswith("lowest latency")]
+    for (goal, text), tester, us in zip(places, ("xdpgen", "trex"), (4, 12), strict=True):
+        assert goal == f"lowest latency (p50 at 2 kpps, by {tester})"
+        assert text.startswith(f"OVS on AF_XDP, by {tester} is ahead with {us} µs, 2 times as fast as OVS on AF_PACKET")

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from xdplab.analysis.compare import compare_points, corrected, hindrance_of
 from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, qualifications, verdict
@@ -84,6 +85,30 @@ class Contender:
         """More is better."""
         middle = median(self.values)
         return middle if self.figure.more else 1 / middle if middle else math.inf
+
+
+def conditions(points: Sequence[PointSummary], *, levels: bool) -> dict[str, str]:
+    """Point id -> `, 64-byte frames, busy_poll=on`: what of its setting is not the same in all of them.
+
+    Only points with the same are compared. `levels`: those of the method too.
+    """
+    words = {point.point_id: _conditions(point, point.levels if levels else {}) for point in points}
+    names = dict.fromkeys(name for each in words.values() for name in each)
+    varying = [name for name in names if len({each.get(name) for each in words.values()}) > 1]
+    return {
+        point_id: "".join(f", {each[name]}" for name in varying if name in each) for point_id, each in words.items()
+    }
+
+
+def _conditions(point: PointSummary, levels: Mapping[str, Any]) -> dict[str, str]:
+    set_to = {"flows": point.udp_flows, **point.profile, **levels, **point.knobs}
+    return {
+        "frames": point.frames,
+        "path": f"path {point.path}",
+        "pipeline": point.pipeline,
+        "tester": f"by {point.tester}",
+        **{name: f"{name}={value}" for name, value in set_to.items()},
+    }
 
 
 @dataclass(frozen=True)

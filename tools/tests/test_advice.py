@@ -194,3 +194,18 @@ def test_what_two_testers_measured_is_ranked_by_tester() -> None:
     for (goal, text), tester, us in zip(places, ("xdpgen", "trex"), (4, 12), strict=True):
         assert goal == f"lowest latency (p50 at 2 kpps, by {tester})"
         assert text.startswith(f"OVS on AF_XDP, by {tester} is ahead with {us} µs, 2 times as fast as OVS on AF_PACKET")
+
+
+def test_variants_that_a_label_hides_are_rows_of_their_own() -> None:
+    """They overwrote each other: the noisy one, as fast as the bridge, was said to be 20 times as slow."""
+    one, two = (
+        OVS.model_copy(update={"forwarder": ForwarderSpec(name="ovs-afxdp", label="OVS", options={"n_rxq": queues})})
+        for queues in (1, 2)
+    )
+    noisy = [trial(one, n, [round(2050 * noise)] * 2000) for n, noise in enumerate((1.0, 1.5, 0.8, 1.3, 0.9))]
+    study = {**LATENCY, "repetitions": 5, "options": {"ovs-afxdp": {"n_rxq": [1, 2]}}}
+    found = advice(
+        [BRIDGE, one, two, XDP], [*measured(BRIDGE, 2), *noisy, *measured(two, 40), *measured(XDP, 90)], study=study
+    )
+    assert found[0].text.startswith("undecided between Linux bridge (2 µs) and OVS (n_rxq=1) (2.05 µs); ")
+    assert found[0].text.endswith("Linux bridge is ahead of OVS (n_rxq=2) (40 µs) and XDP redirect (90 µs)")

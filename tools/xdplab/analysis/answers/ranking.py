@@ -183,11 +183,10 @@ def _settled(found: Comparison) -> bool:
     return bool(found.better) or found.alike
 
 
-def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
-    """The same for console, report and Robot. `points`: all, also without a figure, by what they are called."""
+def ranking(contenders: Sequence[Contender], failed: Sequence[str]) -> Answer:
+    """The same for console, report and Robot. `failed`: what points are called of which a repetition failed."""
     groups, places = _grouped(contenders)
     why = {place.hindrance for place in places.values()}
-    failed = [name for name, point in points.items() if point.status in ("failed", "partial")]
     details = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
     details += _unsaid(places)
     details += [f"Failed: {', '.join(failed)}."] if failed else []
@@ -258,16 +257,16 @@ def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
 def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:
     led = {place: _led([one for one in cases if not one.hindrance]) for place, cases in groups.items()}
     adjusted = corrected(
-        {(*place, name): found for place, (_, by_name) in led.items() for name, found in by_name.items()}
+        {(*place, point_id): found for place, (_, by_id) in led.items() for point_id, found in by_id.items()}
     )
     return {
-        place: _place(cases, led[place][0], {name: adjusted[*place, name] for name in led[place][1]})
+        place: _place(cases, led[place][0], {point_id: adjusted[*place, point_id] for point_id in led[place][1]})
         for place, cases in groups.items()
     }
 
 
 def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Comparison]]:
-    """The leader, then the others by their medians, and its comparisons with them by name.
+    """The leader, then the others by their medians, and its comparisons with them by point.
 
     Where each one's pairs with some other say that it is behind, the last one leads, and is not ahead of that other.
     """
@@ -275,19 +274,20 @@ def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Compari
     order, found = fit, dict[str, Comparison]()
     for leader in fit:
         order = [leader, *(one for one in fit if one is not leader)]
-        all_found = {one.name: compare_points(leader.point, one.point, one.figure.key) for one in order[1:]}
-        found = {name: each for name, each in all_found.items() if each is not None}
+        all_found = {one.point.point_id: compare_points(leader.point, one.point, one.figure.key) for one in order[1:]}
+        found = {point_id: each for point_id, each in all_found.items() if each is not None}
         if not any(each.better is False for each in found.values()):
             break
     return order, found
 
 
 def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
-    apart = {one.name: f"it was {NEVER_PAIRED}" for one in fit[1:] if one.name not in adjusted}
+    paired = [one for one in fit[1:] if one.point.point_id in adjusted]
+    apart = {one.name: f"it was {NEVER_PAIRED}" for one in fit[1:] if one.point.point_id not in adjusted}
     hindered = [one for one in cases if one.hindrance]
     return _Place(
-        fit=[one for one in fit if one.name not in apart],
-        with_leader=[adjusted[one.name] for one in fit[1:] if one.name in adjusted],
+        fit=[*fit[:1], *paired],
+        with_leader=[adjusted[one.point.point_id] for one in paired],
         unsaid={one.name: one.hindrance for one in hindered} | apart,
         maybe_ahead=[one for one in hindered if fit and one.values and one.speed > fit[0].speed],
     )

@@ -211,13 +211,18 @@ def compare_all(
     `points` is what a table shows: its comparisons are a family and corrected together (Holm).
     """
     points = list(points)
-    at_setting = {one.setting: one for one in points if reference is not None and one.forwarder == reference.forwarder}
+    at_setting = {one.setting: one for one in points if reference is not None and _same_forwarder(one, reference)}
     found = {
         one.point_id: compare_points(one, at_setting[one.setting], metric)
         for one in points
         if one.setting in at_setting and one.point_id != at_setting[one.setting].point_id
     }
     return corrected(found)
+
+
+def _same_forwarder(one: PointSummary, other: PointSummary) -> bool:
+    """Variants that a label hides have one name."""
+    return (one.forwarder, one.options) == (other.forwarder, other.options)
 
 
 def corrected(family: Mapping[Key, Comparison | None]) -> dict[Key, Comparison]:

@@ -209,3 +209,21 @@ def test_variants_that_a_label_hides_are_rows_of_their_own() -> None:
     )
     assert found[0].text.startswith("undecided between Linux bridge (2 µs) and OVS (n_rxq=1) (2.05 µs); ")
     assert found[0].text.endswith("Linux bridge is ahead of OVS (n_rxq=2) (40 µs) and XDP redirect (90 µs)")
+
+
+def test_nobody_is_ahead_past_one_of_which_nothing_may_be_said() -> None:
+    """The bridge, as fast as OVS but for a failed repetition, was left out, and OVS ahead of "the next"."""
+    failed = [*measured(BRIDGE, 2.02, 4), trial(BRIDGE, 4, status="failed", reason="it ended")]
+    found = advice([OVS, PACKET, BRIDGE], [*measured(OVS, 2), *measured(PACKET, 30), *failed])
+    why = "no statement about Linux bridge: linux-bridge failed in 1 of 5 repetitions: it ended"
+    assert found[0].text == (
+        "undecided between OVS on AF_XDP (2 µs) and Linux bridge (2.03 µs); OVS on AF_XDP is ahead of OVS on AF_PACKET "
+        f"(30 µs); {why}"
+    )
+    failed = [*measured(BRIDGE, 20, 4), *failed[4:]]
+    found = advice([OVS, PACKET, BRIDGE], [*measured(OVS, 2), *measured(PACKET, 30), *failed])
+    assert found[0].text.startswith("OVS on AF_XDP is ahead with 2 µs, 15 times as fast as OVS on AF_PACKET (99 %")
+    assert found[0].text.endswith(f", the next that can be compared; {why}")
+    failed = [*measured(BRIDGE, 90, 4), *failed[4:]]
+    found = advice([OVS, PACKET, BRIDGE], [*measured(OVS, 2), *measured(PACKET, 30), *failed])
+    assert found[0].text.endswith(f", the next; {why}")

@@ -58,6 +58,12 @@ class Contender:
         """Why nothing may be said of it next to any other; empty where something may."""
         return hindrance_of(self.point, self.figure.key)
 
+    def could_reach(self, other: "Contender") -> bool:
+        """Whether a repetition leaves it open that this one is as good as another one's median, or hardly worse."""
+        more, ends = self.figure.more, (_best_end(one, self.figure) for one in self.stands)
+        best = max((end if more else 1 / end if end else math.inf) for end in ends if end is not None)
+        return best * (1 + self.point.alike_within) >= other.speed
+
     @property
     def took_all(self) -> bool:
         """In some repetition it took what the tester sent and might have taken more."""
@@ -85,6 +91,13 @@ class Contender:
         """More is better."""
         middle = median(self.values)
         return middle if self.figure.more else 1 / middle if middle else math.inf
+
+
+def _best_end(one: Measured, of: Figure) -> float | None:
+    """The best that the true one may be; what was measured, where nobody knows how much was disturbed."""
+    if one.share is None:
+        return one.value
+    return one.high if of.more else one.low
 
 
 def conditions(points: Sequence[PointSummary], *, levels: bool) -> dict[str, str]:
@@ -117,10 +130,11 @@ class _Place:
 
     fit: list[Contender]
     with_leader: list[Comparison]
-    #: Name -> why it is undecided.
+    #: Name -> why nothing is said of it.
     unsaid: dict[str, str]
-    #: Those of them whose median is better than the leader's: they may be ahead of it.
+    #: Those of them that may be as good as the leader, and as the next; a lost frame's percentile is not.
     maybe_ahead: list[Contender]
+    maybe_next: list[Contender]
 
     @property
     def hindrance(self) -> str:
@@ -158,6 +172,11 @@ class _Place:
     def _compared(self) -> list[tuple[Contender, Comparison]]:
         return list(zip(self.fit[1:], self.with_leader, strict=True))
 
+    @property
+    def without_statement(self) -> list[str]:
+        """Of whom nothing is said next to a leader, and why."""
+        return [] if self.hindrance else [f"no statement about {name}: {why}" for name, why in self.unsaid.items()]
+
     def text(self) -> str:
         """In words."""
         if self.hindrance:
@@ -175,7 +194,8 @@ class _Place:
         said = "".join(f" ({each})" for each in qualifications(found))
         limit = ", the tester sent no more" * leader.took_all
         far = how_far(found, {second.point.forwarder: second.name})
-        return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, the next{said}"
+        following = "the next that can be compared" if self.maybe_next else "the next"
+        return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, {following}{said}"
 
 
 def _settled(found: Comparison) -> bool:
@@ -207,8 +227,11 @@ def ranking(contenders: Sequence[Contender], failed: Sequence[str]) -> Answer:
 
 
 def standings(contenders: Sequence[Contender]) -> list[tuple[str, str, bool]]:
-    """Each place, a sentence on who is ahead there, and whether the comparisons decide it."""
-    return [(where, place.text(), not place.hindrance) for (where, _), place in _grouped(contenders)[1].items()]
+    """Each place, a sentence on who is ahead there, of whom nothing is said, and whether the comparisons decide it."""
+    return [
+        (where, "; ".join([place.text(), *place.without_statement]), not place.hindrance)
+        for (where, _), place in _grouped(contenders)[1].items()
+    ]
 
 
 def _grouped(
@@ -283,13 +306,15 @@ def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Compari
 
 def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
     paired = [one for one in fit[1:] if one.point.point_id in adjusted]
-    apart = {one.name: f"it was {NEVER_PAIRED}" for one in fit[1:] if one.point.point_id not in adjusted}
+    apart = [one for one in fit[1:] if one not in paired]
     hindered = [one for one in cases if one.hindrance]
+    rivals = [one for one in (*hindered, *apart) if fit and one.point.value(one.figure.key) != math.inf]
     return _Place(
         fit=[*fit[:1], *paired],
         with_leader=[adjusted[one.point.point_id] for one in paired],
-        unsaid={one.name: one.hindrance for one in hindered} | apart,
-        maybe_ahead=[one for one in hindered if fit and one.values and one.speed > fit[0].speed],
+        unsaid={one.name: one.hindrance for one in hindered} | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
+        maybe_ahead=[one for one in rivals if one.could_reach(fit[0])],
+        maybe_next=[one for one in rivals if paired and one.could_reach(paired[0])],
     )
 
 

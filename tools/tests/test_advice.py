@@ -22,6 +22,8 @@ from xdplab.forwarders import plain_name
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import P50, P99
 from xdplab.measure.point import PointSummary
+from xdplab.methods.changes import WITHOUT
+from xdplab.methods.changes.figures import ChangeRecord, StepDone
 from xdplab.model import ForwarderSpec, Pipeline, Point, TrialRecord
 
 OVS, PACKET, XDP, BRIDGE = (point(name) for name in ("ovs-afxdp", "ovs-afpacket", "xdp", "linux-bridge"))
@@ -227,3 +229,21 @@ def test_nobody_is_ahead_past_one_of_which_nothing_may_be_said() -> None:
     failed = [*measured(BRIDGE, 90, 4), *failed[4:]]
     found = advice([OVS, PACKET, BRIDGE], [*measured(OVS, 2), *measured(PACKET, 30), *failed])
     assert found[0].text.endswith(f", the next; {why}")
+
+
+def test_advice_for_changes_is_of_the_trials_with_the_change() -> None:
+    """The fastest without a change, which takes 90 µs next to one, had the "lowest latency" with 2 µs."""
+    points = [at.model_copy(update={"levels": {"change": "rules"}}) for at in (OVS, PACKET, BRIDGE)]
+    steps = {"installed": StepDone(count=1000, s=1.0), "removed": StepDone(count=1000, s=0.5)}
+    figures = {WITHOUT: {}, "rules": ChangeRecord(text="done", rounds=1, steps=steps).journaled()}
+    trials = [
+        one.model_copy(update={"clause": clause, "trial": number, "figures": figures[clause]})
+        for at, took in zip(points, ((2, 90), (10, 20), (12, 40)), strict=True)
+        for number, (clause, us) in enumerate(zip((WITHOUT, "rules"), took, strict=True))
+        for one in measured(at, us)
+    ]
+    study = {"method": {"name": "changes", "kinds": ["rules"]}, "repetitions": 5}
+    found = advice(points, trials, study=study)
+    assert found[0].text.startswith("OVS on AF_PACKET is ahead with 20 µs, 2 times as fast as Linux bridge")
+    run = run_record(*points[:2], study=study)
+    assert "never measured" not in Run(Path("nowhere"), run, trials[:20]).answer.text()

@@ -41,7 +41,9 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
     if len({point.forwarder for point in measured}) < _FEWEST or not settings or most > _SETTINGS:
         return _pipelines(points)
     goals = [figure for figure in method.figures if figure.goal]
-    chosen = [(figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key])]
+    chosen = [
+        (figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key], method.light_clause)
+    ]
     wheres = conditions(measured, levels=True)
     contenders = [
         Contender(each, figure, each.plain_name + each.variant, _goal(figure, each, wheres)) for figure, each in chosen
@@ -59,11 +61,10 @@ def _place(point: PointSummary) -> tuple[Any, ...]:
     return point.setting, point.tester
 
 
-def _where_it_counts(figure: Figure, points: Sequence[PointSummary]) -> Iterator[PointSummary]:
+def _where_it_counts(figure: Figure, points: Sequence[PointSummary], light_clause: str) -> Iterator[PointSummary]:
     """Of a median the light load, where frames meet no queue; of all others the study's load."""
     for point in points:
-        light = list(point.by_clause.values()) if figure == P50 else []
-        each = light[0] if light else point
+        each = point.by_clause.get(light_clause, point) if figure == P50 else point
         if figure.key in each.measured:
             yield each
 

@@ -27,6 +27,7 @@ from xdplab.model.slices import RESOLUTION as SLICES_RESOLUTION
 from xdplab.stats.contamination import LITTLE, MIN_BOUNDED, unseen
 from xdplab.stats.interval import (
     CONFIDENCE,
+    MIN_PAIRS,
     Difference,
     Interval,
     apart_interval,
@@ -162,6 +163,17 @@ def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: in
     if len(known) < len(values) or not all(map(math.isfinite, itertools.chain(*known))):
         return None
     return difference_interval(known, 1 - (1 - CONFIDENCE) / family)
+
+
+def loss_difference(ours: PointSummary, theirs: PointSummary, metric: str) -> Difference | None:
+    """The share of its frames that ours lost, less that of theirs, over their clean pairs.
+
+    None where too few are clean, and of a figure that is searched for, whose loss is asked for.
+    """
+    paired = paired_repetitions(ours, theirs, metric)
+    if paired is None or len(paired.clean) < MIN_PAIRS or not figure(metric).at_load:
+        return None
+    return difference_interval([(one.loss_ratio, other.loss_ratio) for one, other in paired.clean])
 
 
 def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Comparison | None:

@@ -22,6 +22,8 @@ from xdplab.forwarders import plain_name
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import P50, P99
 from xdplab.measure.point import PointSummary
+from xdplab.methods.changes import WITHOUT
+from xdplab.methods.changes.figures import ChangeRecord, StepDone
 from xdplab.model import ForwarderSpec, Pipeline, Point, TrialRecord
 
 OVS, PACKET, XDP, BRIDGE = (point(name) for name in ("ovs-afxdp", "ovs-afpacket", "xdp", "linux-bridge"))
@@ -37,7 +39,7 @@ def measured(at: Point, us: float, repetitions: int = 5, frames: int = 2000) -> 
 
 
 def advice(points: Sequence[Point], trials: Sequence[TrialRecord], **fields: Any) -> list[Advice]:
-    run = run_record(*points, study={**LATENCY, "repetitions": 5}, **fields)
+    run = run_record(*points, **{"study": {**LATENCY, "repetitions": 5}, **fields})
     return Run(Path("nowhere"), run, trials).advice
 
 
@@ -182,3 +184,66 @@ def test_where_pairs_go_round_in_a_circle_nobody_is_ahead_of_all(monkeypatch: py
     ((_, text, said),) = standings([Contender(each, P50, each.plain_name, "here") for each in summaries])
     assert said
     assert text.startswith("undecided between ")
+
+
+def test_what_two_testers_measured_is_ranked_by_tester() -> None:
+    """By TRex everything takes three times as long: OVS on AF_PACKET by xdpgen was ahead of OVS on AF_XDP by TRex."""
+    points = [at.model_copy(update={"tester": tester}) for at in (OVS, PACKET, BRIDGE) for tester in ("xdpgen", "trex")]
+    took = zip(points, (4, 12, 8, 24, 10, 30), strict=True)
+    study = {**LATENCY, "testers": ["xdpgen", "trex"], "forwarders": ["ovs-afxdp", "ovs-afpacket", "linux-bridge"]}
+    found = advice(points, [one for at, us in took for one in measured(at, us)], study={**study, "repetitions": 5})
+    places = [(each.goal, each.text) for each in found if each.goal.startswith("lowest latency")]
+    for (goal, text), tester, us in zip(places, ("xdpgen", "trex"), (4, 12), strict=True):
+        assert goal == f"lowest latency (p50 at 2 kpps, by {tester})"
+        assert text.startswith(f"OVS on AF_XDP, by {tester} is ahead with {us} µs, 2 times as fast as OVS on AF_PACKET")
+
+
+def test_variants_that_a_label_hides_are_rows_of_their_own() -> None:
+    """They overwrote each other: the noisy one, as fast as the bridge, was said to be 20 times as slow."""
+    one, two = (
+        OVS.model_copy(update={"forwarder": ForwarderSpec(name="ovs-afxdp", label="OVS", options={"n_rxq": queues})})
+        for queues in (1, 2)
+    )
+    noisy = [trial(one, n, [round(2050 * noise)] * 2000) for n, noise in enumerate((1.0, 1.5, 0.8, 1.3, 0.9))]
+    study = {**LATENCY, "repetitions": 5, "options": {"ovs-afxdp": {"n_rxq": [1, 2]}}}
+    found = advice(
+        [BRIDGE, one, two, XDP], [*measured(BRIDGE, 2), *noisy, *measured(two, 40), *measured(XDP, 90)], study=study
+    )
+    assert found[0].text.startswith("undecided between Linux bridge (2 µs) and OVS (n_rxq=1) (2.05 µs); ")
+    assert found[0].text.endswith("Linux bridge is ahead of OVS (n_rxq=2) (40 µs) and XDP redirect (90 µs)")
+
+
+def test_nobody_is_ahead_past_one_of_which_nothing_may_be_said() -> None:
+    """The bridge, as fast as OVS but for a failed repetition, was left out, and OVS ahead of "the next"."""
+    failed = [*measured(BRIDGE, 2.02, 4), trial(BRIDGE, 4, status="failed", reason="it ended")]
+    found = advice([OVS, PACKET, BRIDGE], [*measured(OVS, 2), *measured(PACKET, 30), *failed])
+    why = "no statement about Linux bridge: linux-bridge failed in 1 of 5 repetitions: it ended"
+    assert found[0].text == (
+        "undecided between OVS on AF_XDP (2 µs) and Linux bridge (2.03 µs); OVS on AF_XDP is ahead of OVS on AF_PACKET "
+        f"(30 µs); {why}"
+    )
+    failed = [*measured(BRIDGE, 20, 4), *failed[4:]]
+    found = advice([OVS, PACKET, BRIDGE], [*measured(OVS, 2), *measured(PACKET, 30), *failed])
+    assert found[0].text.startswith("OVS on AF_XDP is ahead with 2 µs, 15 times as fast as OVS on AF_PACKET (99 %")
+    assert found[0].text.endswith(f", the next that can be compared; {why}")
+    failed = [*measured(BRIDGE, 90, 4), *failed[4:]]
+    found = advice([OVS, PACKET, BRIDGE], [*measured(OVS, 2), *measured(PACKET, 30), *failed])
+    assert found[0].text.endswith(f", the next; {why}")
+
+
+def test_advice_for_changes_is_of_the_trials_with_the_change() -> None:
+    """The fastest without a change, which takes 90 µs next to one, had the "lowest latency" with 2 µs."""
+    points = [at.model_copy(update={"levels": {"change": "rules"}}) for at in (OVS, PACKET, BRIDGE)]
+    steps = {"installed": StepDone(count=1000, s=1.0), "removed": StepDone(count=1000, s=0.5)}
+    figures = {WITHOUT: {}, "rules": ChangeRecord(text="done", rounds=1, steps=steps).journaled()}
+    trials = [
+        one.model_copy(update={"clause": clause, "trial": number, "figures": figures[clause]})
+        for at, took in zip(points, ((2, 90), (10, 20), (12, 40)), strict=True)
+        for number, (clause, us) in enumerate(zip((WITHOUT, "rules"), took, strict=True))
+        for one in measured(at, us)
+    ]
+    study = {"method": {"name": "changes", "kinds": ["rules"]}, "repetitions": 5}
+    found = advice(points, trials, study=study)
+    assert found[0].text.startswith("OVS on AF_PACKET is ahead with 20 µs, 2 times as fast as Linux bridge")
+    run = run_record(*points[:2], study=study)
+    assert "never measured" not in Run(Path("nowhere"), run, trials[:20]).answer.text()

@@ -269,6 +269,9 @@ def test_alike_is_an_interval_within_what_the_study_names(times: float, within: 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"loss_ratio": None}, "its loss is not known, and the study allows"),
     ({"sent": 100}, "none of 100 frames was lost, which shows a loss below 3 %"),
+    ({"loss_ratio": 1 / 4000, "sent": 4000}, "only 1 of 4,000 frames was lost, which shows a loss below 0.12 %"),
+    ({"loss_ratio": 2 / 4000, "sent": 4000}, "only 2 of 4,000 frames were lost, which shows a loss below 0.16 %"),
+    ({"loss_ratio": 2 / 10_000, "sent": 10_000}, ""),
     ({"sent": 0}, "shows a loss below 100 %"),
     ({"sent": 10_000}, ""),
     ({"loss_ratio": 0.005, "sent": 10_000}, "loss 0.5 %, the study allows 0.1 %"),

@@ -9,12 +9,12 @@ from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, t
 from lab.records import environment, point, result, run_record, stream, trial
 
 from xdplab.analysis import answer, compare_points, summarise
-from xdplab.analysis.compare import compare_all
+from xdplab.analysis.compare import compare_all, ratios_of
 from xdplab.analysis.runs.apart import compare_runs, what_differs
 from xdplab.analysis.words import ratio_cell, verdict
 from xdplab.measure.point import PointSummary
 from xdplab.methods.latency import LIGHT_LOAD
-from xdplab.model import Disturbance, Path, ThreadUse
+from xdplab.model import Disturbance, ForwarderSpec, Path, ThreadUse
 
 
 def test_a_clear_difference_over_clean_pairs_names_the_winner() -> None:
@@ -66,6 +66,20 @@ def test_a_schedule_that_the_tester_cut_names_nobody() -> None:
     found, _ = asked(*[trial(OURS, n, result=short, offered_pps=1000.0) for n in range(5)], *measured(THEIRS, 30))
     assert not found.said
     assert "the tester left out frames of ovs-afxdp's" in found.sentence
+
+
+def test_latencies_at_different_loads_are_not_compared() -> None:
+    """`load_share: 0.8` sent 1,600 kpps to one and 200 to the other, which was "4 times as fast"."""
+    sides = point("ovs-afxdp", load_share=0.8), point("ovs-afpacket", load_share=0.8)
+    trials = [
+        trial(at, n, result=result(stream([us * 1000] * 200, achieved_pps=pps)), offered_pps=pps)
+        for at, us, pps in zip(sides, (40, 10), (1.6e6, 2e5), strict=True)
+        for n in range(5)
+    ]
+    run = run_record(*sides, study={**LATENCY, "repetitions": 5})
+    found = answer(run, summarise(run, trials), trials)
+    assert not found.said
+    assert "ovs-afxdp at 1,600 and ovs-afpacket at 200 kpps are latencies at different loads" in found.text()
 
 
 @pytest.mark.parametrize(("lost", "remark"), [
@@ -205,6 +219,19 @@ def test_paths_sizes_and_settings_are_never_divided_by_one_another() -> None:
     summaries = summarise(run_record(*points), records)
     pairs = {(key, found.reference_id) for key, found in compare_all(summaries, summaries[0]).items()}
     assert pairs == {(points[1].id, points[0].id), (points[4].id, points[5].id)}
+
+
+def test_a_table_s_ratios_are_to_the_reference_of_the_answer() -> None:
+    """Of two variants that a label hides the answer took the first, and the table the last, ten times as slow."""
+    quick, slow = (
+        OURS.model_copy(update={"forwarder": ForwarderSpec(name="ovs-afxdp", label="OVS", options={"n_rxq": queues})})
+        for queues in (1, 2)
+    )
+    study = {**LATENCY, "repetitions": 5, "answer": ["ovs-afpacket", "OVS"]}
+    run = run_record(THEIRS, quick, slow, study={**study, "options": {"ovs-afxdp": {"n_rxq": [1, 2]}}})
+    points = summarise(run, [*measured(THEIRS, 30), *measured(quick, 3), *measured(slow, 60)])
+    found = ratios_of(answer(run, points), points)
+    assert {point_id: ratio_cell(each) for point_id, each in found.items()} == {THEIRS.id: "0.1", slow.id: "0.05"}
 
 
 def test_the_answer_compares_at_one_setting() -> None:

@@ -3,6 +3,8 @@
 
 import dataclasses
 import json
+import math
+import random
 import re
 import shlex
 import subprocess
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 from lab.command import inline
+from lab.records import point, run_record, trial
 
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
@@ -612,6 +615,26 @@ def test_order_by_instructions_next_to_the_measured_one(results: Path, slow_one:
     assert "| Slow |" in beside(table_, measured).text()
     with pytest.raises(InputError, match="fewer than two forwarders of this table; its own are fake, fake:base"):
         beside(table_.model_copy(update={"cells": cells_[:1]}), measured)
+
+
+def test_pairs_of_a_run_next_to_instructions_are_corrected_together() -> None:
+    """Of ten equal rows under noise of a factor of two some pair of 45 was ordered in each table."""
+    points = [
+        point("fake").model_copy(update={"forwarder": ForwarderSpec(name="fake", options={"seed": seed})})
+        for seed in range(10)
+    ]
+    noise = random.Random(1)
+    trials = [trial(at, n, [round(10_000 * math.exp(noise.gauss(0, 0.7)))] * 200) for at in points for n in range(3)]
+    study = {
+        "method": {"name": "latency"},
+        "repetitions": 3,
+        "forwarders": [at.forwarder.model_dump() for at in points],
+    }
+    run = Run(Path("x"), run_record(*points, study=study), trials)
+    titles = [at.forwarder.title for at in points]
+    cells_ = tuple(cell(1000 + n, forwarder=title, title=title) for n, title in enumerate(titles))
+    found = beside(CostTable(emulator="qemu 1", command="", cells=cells_), run)
+    assert [*found.sentences()] == ["Pairs of forwarders that both can order: 0, 0 of them alike."]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from lab.claims import LATENCY
 from lab.command import Done
 from lab.records import point, run_record, trial
 
@@ -23,7 +24,7 @@ from xdplab.cli import gate as command
 from xdplab.cli.gate import commits_between
 from xdplab.forwarders import make_forwarder
 from xdplab.model import ForwarderSpec, InputError, TrialRecord
-from xdplab.report.exports.gate import bencher
+from xdplab.report.exports.gate import bencher, markdown
 from xdplab.runner import Listener
 from xdplab.tools import project_root
 
@@ -216,6 +217,34 @@ def test_pairs_that_are_no_interval_decide_no_gate_that_ends_early() -> None:
     assert (few.verdict, few.exit_code) == ("undecided", 3)
     assert few.reason == "after 3 rounds: the pairs differ too much for an interval, allow more time"
     assert judged([2.9, 3.0, 3.1]).reason == ""
+
+
+@pytest.mark.parametrize(
+    ("lost", "verdict", "code", "said"),
+    [
+        ([450] * 20, "slower", 1, "of its frames the new one lost 45 % more than the base (99 % interval "),
+        ([0, 5] * 10, "undecided", 3, "of its frames the new one lost 0.25 % more than the base (99 % interval "),
+        ([0] * 19 + [40], "pass", 0, " rounds; new lost 0.2 %, counted as infinitely late)"),
+        ([0] * 20, "pass", 0, " rounds)"),
+    ],
+)
+def test_frames_that_only_the_new_one_loses_do_not_pass(lost: list[int], verdict: str, code: int, said: str) -> None:
+    """The median of the 55 % that came through was as low as ever."""
+    base, new = (
+        point("fake").model_copy(update={"forwarder": ForwarderSpec(name="fake", label=label)})
+        for label in ("base", "new")
+    )
+    noise = [1 + 0.002 * (n % 5) for n in range(len(lost))]
+    trials = [trial(base, n, [round(10_000 * each)] * 1000) for n, each in enumerate(noise)]
+    trials += [
+        trial(new, n, [round(10_000 * each)] * (1000 - less), sent=1000)
+        for n, (each, less) in enumerate(zip(noise, lost, strict=True))
+    ]
+    run = Run(Path("nowhere"), run_record(base, new, study={**LATENCY, "repetitions": len(lost)}), trials)
+    found = judge(run, ("a", "b"), "p50_us", 0.05)
+    assert (found.verdict, found.exit_code) == (verdict, code)
+    assert said in found.sentence
+    assert found.sentence in markdown(found)
 
 
 @pytest.fixture

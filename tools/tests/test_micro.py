@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 from lab import micro_records as micro, studies
+from lab.claims import NOISE
 from lab.command import Done, environment, xdplab
 from lab.markup import without_our_scripts
 from lab.outsider import distribution
@@ -89,6 +90,22 @@ def test_rates_are_medians_over_repetitions_in_the_studys_order(results: Path, c
     assert (second["forwarder"], second["mpps"], second["mode"], second["status"]) == ("two", 5, "native copy", "ok")
     micro.store(results, spec, trials)
     assert "it fell over" in cli("show").out
+
+
+def test_rates_are_ranked_among_frames_of_one_size_and_none_overwrites_another() -> None:
+    """`B` was not measured with 64 bytes: its rate of 1,500 bytes was ranked below `A`'s of 64."""
+    spec = micro.study(("A", "B"), method={"name": "micro", "workloads": ["rxdrop"]}, frame_bytes=[64, 1500])
+    mpps = {("A", 64): 10, ("A", 1500): 2, ("B", 1500): 4}
+    lacking = next(at for at in micro.points_of(spec) if (at.forwarder.title, at.traffic.frame_bytes) == ("B", 64))
+    trials = [micro.record(lacking, {}, status="failed", reason="it fell over")]
+    for at in micro.points_of(spec):
+        pps = 1e6 * mpps.get((at.forwarder.title, int(at.traffic.frame_bytes)), 0)
+        trials += [micro.trial(at, pps * noise, repetition=n) for n, noise in enumerate(NOISE) if pps]
+    run = micro.run(spec)
+    found = make_method(run.study.method).answer(run, summarise(run, trials))
+    assert found is not None
+    assert found.sentence.startswith("rxdrop, 1500-byte frames: B is ahead with 4 Mpps, 2 times as much as A")
+    assert found.details == ("Failed: rxdrop, 64-byte frames: B.",)
 
 
 @given(st.lists(st.lists(st.integers(1, 10**9), min_size=1, max_size=20), min_size=1, max_size=4))

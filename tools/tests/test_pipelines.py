@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from lab import studies
 from lab.claims import LATENCY, measured
-from lab.records import point, run_record
+from lab.records import point, result, run_record, stream
 from lab.work import TEXT, dut
 from pydantic import ValidationError
 
@@ -250,6 +250,27 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     assert "Bridge: ovs-afxdp 3 times as fast (99 % interval " in reported.text()
     assert "No measurable difference in nat (" in reported.text()
     assert "No statement about meter: 0 clean of 5 paired repetitions" in reported.text()
+
+
+def test_the_answer_by_work_names_the_loads_that_it_compares() -> None:
+    """Of 100 and 5 kpps the first was compared, and the sentence said 5 kpps, where the other one is ahead."""
+    kinds: tuple[Literal["cross", "nat"], ...] = ("cross", "nat")
+    points = [
+        point(name, probe_pps=pps).model_copy(update={"pipeline": Pipeline(kind=kind)})
+        for name in ("ovs-afxdp", "ovs-afpacket")
+        for pps in (100e3, 5e3)
+        for kind in kinds
+    ]
+    trials = []
+    for at in points:
+        pps = at.traffic.probe_pps
+        faster = (at.forwarder.name == "ovs-afxdp") == (pps == 5e3)
+        for one in measured(at, 10 if faster else 20):
+            sent = stream([10_000 if faster else 20_000] * 200, achieved_pps=pps)
+            trials.append(one.model_copy(update={"result": result(sent), "offered_pps": pps}))
+    run = run_record(*points, study={**LATENCY, "repetitions": 5})
+    found = answer(run, summarise(run, trials), trials)
+    assert found.sentence == "ovs-afxdp is ahead in 0 of 2 pieces of work, p50 at 100 kpps, ovs-afpacket in 2."
 
 
 def test_a_route_is_added_once_the_daemon_knows_the_bridge_s_address() -> None:

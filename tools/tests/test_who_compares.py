@@ -86,7 +86,6 @@ WORDS = {
 ORDERS = {
     "analysis/answers/agreement.py:_through": "shown next to the hindrance, where too few pairs are clean",
     "analysis/answers/ranking.py:_led": "whom compare compares with all others",
-    "analysis/answers/ranking.py:_place": "of whom nothing is known: such a one keeps others from being called first",
     "analysis/sweep/clusters.py:_smallest_gap": "coordinates of groups of configurations",
     "analysis/runs/pooled.py:SharedPoint.spread": "of one point over machines: nobody is ahead",
     "methods/functions/scaling.py:Scaling._needed": "what a core more has to bring, which its interval is held against",

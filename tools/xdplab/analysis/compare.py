@@ -27,6 +27,7 @@ from xdplab.model.slices import RESOLUTION as SLICES_RESOLUTION
 from xdplab.stats.contamination import LITTLE, MIN_BOUNDED, unseen
 from xdplab.stats.interval import (
     CONFIDENCE,
+    MIN_PAIRS,
     Difference,
     Interval,
     apart_interval,
@@ -164,6 +165,17 @@ def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: in
     return difference_interval(known, 1 - (1 - CONFIDENCE) / family)
 
 
+def loss_difference(ours: PointSummary, theirs: PointSummary, metric: str) -> Difference | None:
+    """The share of its frames that ours lost, less that of theirs, over their clean pairs.
+
+    None where too few are clean, and of a figure that is searched for, whose loss is asked for.
+    """
+    paired = paired_repetitions(ours, theirs, metric)
+    if paired is None or len(paired.clean) < MIN_PAIRS or not figure(metric).at_load:
+        return None
+    return difference_interval([(one.loss_ratio, other.loss_ratio) for one, other in paired.clean])
+
+
 def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Comparison | None:
     """The same point in two runs, which were not interleaved: two machines until one run measures both.
 
@@ -211,13 +223,18 @@ def compare_all(
     `points` is what a table shows: its comparisons are a family and corrected together (Holm).
     """
     points = list(points)
-    at_setting = {one.setting: one for one in points if reference is not None and one.forwarder == reference.forwarder}
+    at_setting = {one.setting: one for one in points if reference is not None and _same_forwarder(one, reference)}
     found = {
         one.point_id: compare_points(one, at_setting[one.setting], metric)
         for one in points
         if one.setting in at_setting and one.point_id != at_setting[one.setting].point_id
     }
     return corrected(found)
+
+
+def _same_forwarder(one: PointSummary, other: PointSummary) -> bool:
+    """Variants that a label hides have one name."""
+    return (one.forwarder, one.options) == (other.forwarder, other.options)
 
 
 def corrected(family: Mapping[Key, Comparison | None]) -> dict[Key, Comparison]:

@@ -44,6 +44,8 @@ def doubts_of(
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
             remarks += _of_loss(side, figures, metric)
+    if figure(metric).at_load:
+        hindrances += _of_loads(sides)
     # what another run would not change comes first
     return Doubts((*hindrances, *_of_pairs(metric, pairs, clean, basis)), tuple(remarks))
 
@@ -125,6 +127,15 @@ def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
         yield f"the tester left out frames of {side.forwarder}'s at {at}: {advice}"
 
 
+def _of_loads(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]]) -> Iterator[str]:
+    """A load that is a share of what each forwards (`load_share`) is another one for each."""
+    asked = [fmean(one.offered_pps or 0.0 for one in figures) for _, figures in sides]
+    shared = any(side.profile.get("load_share") for side, _ in sides)
+    if shared and all(asked) and min(asked) < MIN_ACHIEVED * max(asked):
+        loads = (f"{side.forwarder} at {significant(pps / 1e3)}" for (side, _), pps in zip(sides, asked, strict=True))
+        yield f"{' and '.join(loads)} kpps are latencies at different loads: give both the same load_pps"
+
+
 def doubtful(one: RepetitionFigures, metric: str) -> bool:
     """Whether the figure of one repetition is no fact by itself: disturbed, a bound, doubted, or of another load."""
     found = one.figures.get(metric)
@@ -133,8 +144,11 @@ def doubtful(one: RepetitionFigures, metric: str) -> bool:
     return figure(metric).at_load and one.achieved_pps < MIN_ACHIEVED * (one.offered_pps or 0.0)
 
 
-#: Of N frames of which none was lost, a loss below 3/N is shown at 95 % (rule of three).
-_RULE_OF_THREE = 3.0
+def _losses_below(lost: int) -> float:
+    """Of frames of which so many were lost, how many are to be expected at the most at 95 % (Poisson); 3 of none."""
+    from scipy.special import chdtri  # takes long to import
+
+    return float(chdtri(2 * (lost + 1), 0.05)) / 2
 
 
 def loss_above(point: PointSummary, limit: float | None) -> str:
@@ -145,10 +159,9 @@ def loss_above(point: PointSummary, limit: float | None) -> str:
         return f"{point.forwarder}: its loss is not known, and the study allows {loss(limit)}"
     if point.loss_ratio > limit:
         return f"{point.forwarder}: loss {loss(point.loss_ratio)}, the study allows {loss(limit)}"
-    shown = min(1.0, _RULE_OF_THREE / point.sent) if point.sent else 1.0
-    if not point.loss_ratio and 0 < limit < shown:
-        return (
-            f"{point.forwarder}: none of {point.sent:,} frames was lost, which shows a loss below {loss(shown)} "
-            f"and not {loss(limit)}: send more"
-        )
+    lost = round(point.loss_ratio * point.sent)
+    shown = min(1.0, _losses_below(lost) / point.sent) if point.sent else 1.0
+    if 0 < limit < shown:
+        many = f"{f'only {lost:,}' if lost else 'none'} of {point.sent:,} frames {'were' if lost > 1 else 'was'} lost"
+        return f"{point.forwarder}: {many}, which shows a loss below {loss(shown)} and not {loss(limit)}: send more"
     return ""

@@ -4,7 +4,8 @@
 import math
 from typing import Any, Literal
 
-from xdplab.analysis.compare import compare_points, hindrance_of
+from xdplab.analysis.compare import compare_points, hindrance_of, loss_difference
+from xdplab.analysis.doubts import TELLING_LOSS
 from xdplab.analysis.run import Run
 from xdplab.measure import Method
 from xdplab.measure.comparison import Comparison
@@ -12,15 +13,15 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model
 from xdplab.model.digits import percent
-from xdplab.stats.interval import CONFIDENCE
+from xdplab.stats.interval import CONFIDENCE, Difference
 
 BASE, NEW = "base", "new"
 #: Rounds after which a verdict is looked for. Whatever the true slowdown is, one of the two verdicts is right.
 #: A look gives the other one in (1 - `CONFIDENCE`) / 2 = 0.5 % of gates at the most, all of them (Bonferroni) in 5 %.
 LOOKS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
 WRONG = len(LOOKS) * (1 - CONFIDENCE) / 2
-#: `slower`: by more than is allowed. `broken`: it failed where the base did not, or delivered a frame twice, damaged,
-#: or from before it was started.
+#: `slower`: by more than is allowed, or it lost more of its frames than the base, by more than `TELLING_LOSS`.
+#: `broken`: it failed where the base did not, or delivered a frame twice, damaged, or from before it was started.
 Verdict = Literal["pass", "slower", "broken", "undecided", "unsupported"]
 #: What a script is told; undecided and unsupported are never green.
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "slower": 1, "broken": 1, "undecided": 3, "unsupported": 3}
@@ -63,7 +64,9 @@ class GateResult(Model):
     clean: int = 0
     #: Of a gate by `--cost`, which counts instead of measuring: guests of each, with other random numbers.
     seeds: int = 0
-    #: Why there is no verdict, or what is broken.
+    #: What has to be said next to the figures: who lost frames.
+    remarks: tuple[str, ...] = ()
+    #: Why there is no verdict, what is broken, or how many more frames were lost.
     reason: str = ""
     #: Folder of the run.
     run: str = ""
@@ -83,7 +86,8 @@ class GateResult(Model):
             "slower": f"the new one's {name} is worse by more than the {allowed} that are allowed",
             "pass": f"the new one's {name} is not worse by more than {allowed}",
         }
-        return f"{self.verdict}: {says.get(self.verdict, f'whether it is worse by over {allowed}')} ({self._interval})"
+        said = says.get(self.verdict, f"whether it is worse by over {allowed}")
+        return f"{self.verdict}: {said} ({'; '.join((self._interval, *self.remarks))})"
 
     @property
     def _interval(self) -> str:
@@ -140,13 +144,14 @@ def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float) ->
     compared = compare_points(new, base, metric)
     if compared is None:
         return found.model_copy(update={"reason": hindrance_of(new, metric) or hindrance_of(base, metric)})
-    return _by_interval(found, compared)
+    return _by_loss(_by_interval(found, compared), loss_difference(new, base, metric))
 
 
 def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     """A ratio above 1 says that the new one is better: its slowdown is the inverse, and so are the ends."""
     known = compared.interval
-    found = found.model_copy(update={"rounds": compared.repetitions, "clean": compared.clean})
+    counts = {"rounds": compared.repetitions, "clean": compared.clean}
+    found = found.model_copy(update={**counts, "remarks": compared.remarks})
     if compared.hindrances or known is None:
         after = f"after {compared.repetitions} rounds: " + next(iter(compared.hindrances), "no interval")
         return found.model_copy(update={"reason": after})
@@ -157,6 +162,21 @@ def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     high = 1 / known.low if known.low and compared.sense != "at most" else None
     found = found.model_copy(update={"slowdown": 1 / known.ratio, "low": low, "high": high})
     return found.model_copy(update={"verdict": verdict_of(low, high, found.max_slowdown)})
+
+
+def _by_loss(found: GateResult, lost: Difference | None) -> GateResult:
+    """A latency is of the frames that came through: who loses more of them does not pass by what is left."""
+    if found.verdict == "slower" or lost is None or lost.low is None or lost.high is None:
+        return found
+    if lost.low <= 0 or lost.mean <= TELLING_LOSS:
+        return found
+    ends = f"{100 * lost.confidence:g} % interval {percent(lost.low)} to {percent(lost.high)}, {lost.pairs} rounds"
+    return found.model_copy(
+        update={
+            "verdict": "slower" if lost.low > TELLING_LOSS else "undecided",
+            "reason": f"of its frames the new one lost {percent(lost.mean)} more than the base ({ends})",
+        }
+    )
 
 
 def verdict_of(low: float | None, high: float | None, max_slowdown: float) -> Verdict:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from xdplab.analysis.compare import compare_points
+from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.run import Run
 from xdplab.cost.cells import is_there
 from xdplab.cost.run import Cell, CostTable
@@ -39,10 +39,12 @@ class Beside:
     def sentences(self) -> Iterator[str]:
         """How often the two agree, and each pair of forwarders of which they do not; only what both are sure of."""
         agreed, other = 0, []
-        for (one, measured), (two, reference) in combinations(self.pairs, 2):
-            fewer = _fewer(one, two)
-            compared = compare_points(measured, reference, self.figure.key)
-            ahead = compared.better if compared and measured.setting == reference.setting else None
+        both = [pair for pair in combinations(self.pairs, 2) if pair[0][1].setting == pair[1][1].setting]
+        family = corrected(
+            {at: compare_points(pair[0][1], pair[1][1], self.figure.key) for at, pair in enumerate(both)}
+        )
+        for at, ((one, _), (two, _)) in enumerate(both):
+            fewer, ahead = _fewer(one, two), family[at].better if at in family else None
             if fewer is None or ahead is None:
                 continue
             agreed += fewer == ahead

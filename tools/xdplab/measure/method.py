@@ -155,6 +155,8 @@ class Method(ABC, Generic[SpecT]):
     quantity: ClassVar[str] = ""
     #: Clauses of trials that are measured next to the one that stands for the point, and have a summary of their own.
     side_clauses: ClassVar[tuple[str, ...]] = ()
+    #: The one of them that is the same work at a light load: who is ahead there comes first.
+    light_clause: ClassVar[str] = ""
     #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
     #: repeated for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
     #: such a trial is only marked.

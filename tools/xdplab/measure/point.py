@@ -171,6 +171,12 @@ class PointSummary(Model):
         return {**self.options, **self.knobs}
 
     @property
+    def variant(self) -> str:
+        """Behind its name the options that its label hides: ` (n_rxq=2)`; empty without any."""
+        shown = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f" ({shown})" if shown else ""
+
+    @property
     def settings(self) -> list[str]:
         """What tells it from other points of its forwarder, path, frame size and rate, each as `name=value`."""
         pipeline = {"pipeline": self.pipeline} if self.pipeline != "cross" else {}

@@ -3,10 +3,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import compress
 from typing import Any
 
-from xdplab.analysis.answers.ranking import Contender, standings
+from xdplab.analysis.answers.ranking import Contender, conditions, standings
 from xdplab.analysis.words import listed
 from xdplab.measure.figure import P50, Figure
 from xdplab.measure.method import Method
@@ -42,9 +41,13 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
     if len({point.forwarder for point in measured}) < _FEWEST or not settings or most > _SETTINGS:
         return _pipelines(points)
     goals = [figure for figure in method.figures if figure.goal]
-    chosen = [(figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key])]
-    wheres = _wheres(measured) if len(settings) > 1 else {}
-    contenders = [Contender(each, figure, each.plain_name, _goal(figure, each, wheres)) for figure, each in chosen]
+    chosen = [
+        (figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key], method.light_clause)
+    ]
+    wheres = conditions(measured, levels=True)
+    contenders = [
+        Contender(each, figure, each.plain_name + each.variant, _goal(figure, each, wheres)) for figure, each in chosen
+    ]
     switches = {title for title, pipelines in run.pipelines.items() if {*pipelines} - {"cross", *TOPOLOGIES}}
     among = [each for each in contenders if run.points[each.point.point_id].forwarder.title in switches]
     if len(among) < len(contenders):
@@ -58,11 +61,10 @@ def _place(point: PointSummary) -> tuple[Any, ...]:
     return point.setting, point.tester
 
 
-def _where_it_counts(figure: Figure, points: Sequence[PointSummary]) -> Iterator[PointSummary]:
+def _where_it_counts(figure: Figure, points: Sequence[PointSummary], light_clause: str) -> Iterator[PointSummary]:
     """Of a median the light load, where frames meet no queue; of all others the study's load."""
     for point in points:
-        light = list(point.by_clause.values()) if figure == P50 else []
-        each = light[0] if light else point
+        each = point.by_clause.get(light_clause, point) if figure == P50 else point
         if figure.key in each.measured:
             yield each
 
@@ -70,16 +72,6 @@ def _where_it_counts(figure: Figure, points: Sequence[PointSummary]) -> Iterator
 def _goal(figure: Figure, point: PointSummary, wheres: Mapping[str, str]) -> str:
     at = f" at {number(point.offered_pps / 1e3)} kpps" if figure.at_load and point.offered_pps else ""
     return f"{figure.goal} ({figure.name}{at}{wheres.get(point.point_id, '')})"
-
-
-def _wheres(points: Sequence[PointSummary]) -> dict[str, str]:
-    """Point id -> which of the settings that differ between points it has, in words."""
-    all_words = [(each.frames, f"path {each.path}", each.pipeline) for each in points]
-    differs = [len(set(column)) > 1 for column in zip(*all_words, strict=True)]
-    return {
-        each.point_id: "".join(f", {word}" for word in (*compress(words, differs), *each.settings))
-        for each, words in zip(points, all_words, strict=True)
-    }
 
 
 def _losses(points: Sequence[PointSummary], wheres: Mapping[str, str]) -> list[Advice]:

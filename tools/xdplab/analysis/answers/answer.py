@@ -75,7 +75,7 @@ def answer(
     for summary in (ours, theirs):
         if not summary.repetitions:
             return _no_answer(f"{summary.forwarder} was not measured ({summary.reason})", *others)
-    found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.side_clauses)
+    found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.light_clause)
     return found.model_copy(update={"details": (*found.details, *others)})
 
 
@@ -99,13 +99,12 @@ def _no_answer(why: str, *details: str) -> Answer:
     return Answer(sentence=f"No answer: {what}.", details=(f"Why: {reason.removesuffix(')')}.", *details))
 
 
-def compared(ours: PointSummary, theirs: PointSummary, metric: str, side_clauses: Sequence[str] = ()) -> Answer:
-    """At the study's load; where something was measured next to it, the answer is there, then the study's."""
-    there = next((clause for clause in side_clauses if clause in ours.by_clause and clause in theirs.by_clause), None)
+def compared(ours: PointSummary, theirs: PointSummary, metric: str, light_clause: str = "") -> Answer:
+    """At the study's load; where a light load was measured next to it, the answer is there, then the study's."""
     full = _compared(ours, theirs, metric)
-    if there is None:
+    if light_clause not in ours.by_clause or light_clause not in theirs.by_clause:
         return full
-    light = _compared(ours.by_clause[there], theirs.by_clause[there], metric)
+    light = _compared(ours.by_clause[light_clause], theirs.by_clause[light_clause], metric)
     first, second = (light, full) if light.said or not full.said else (full, light)
     details = (*first.details, second.sentence, *second.details)
     both = {"sentence": first.sentence, "details": details, "said": first.said}

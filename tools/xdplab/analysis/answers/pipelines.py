@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which points are compared with one another; two forwarders at each pipeline, all of them one family (Holm)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xdplab.analysis.compare import compare_points, corrected, metric_of
 from xdplab.analysis.words import NEVER_PAIRED, capitalized, lead, ratio_text, undecided
@@ -41,11 +41,18 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
     at = ""
     if first is not None:
         metric = figure(first.metric)
-        offered = {one.offered_pps for one in summaries if one.offered_pps}
-        at = f", {metric.name}" + (f" at {significant(min(offered) / 1e3)} kpps" if metric.at_load and offered else "")
+        at = f", {metric.name}" + (_at_loads(compared.values(), summaries) if metric.at_load else "")
     said = any(one.known for one in compared.values())
     sentence = headline(wanted, compared, f"pieces of work{at}")
     return Answer(sentence=sentence, details=tuple(details), said=said, comparison=first)
+
+
+def _at_loads(compared: Iterable[Comparison], summaries: Sequence[PointSummary]) -> str:
+    """` at 100 kpps`, ` at 5 to 100 kpps`: of the points that were compared, of all that a run has."""
+    ids = {one.point_id for one in compared}
+    loads = sorted(one.offered_pps for one in summaries if one.point_id in ids and one.offered_pps)
+    ends = dict.fromkeys(significant(pps / 1e3) for pps in (*loads[:1], *loads[-1:]))
+    return f" at {' to '.join(ends)} kpps" if ends else ""
 
 
 def headline(wanted: tuple[str, str], compared: Mapping[str, Comparison], what: str) -> str:

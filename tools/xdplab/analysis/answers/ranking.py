@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from xdplab.analysis.compare import compare_points, corrected, hindrance_of
 from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, qualifications, verdict
@@ -57,6 +58,12 @@ class Contender:
         """Why nothing may be said of it next to any other; empty where something may."""
         return hindrance_of(self.point, self.figure.key)
 
+    def could_reach(self, other: "Contender") -> bool:
+        """Whether a repetition leaves it open that this one is as good as another one's median, or hardly worse."""
+        more, ends = self.figure.more, (_best_end(one, self.figure) for one in self.stands)
+        best = max((end if more else 1 / end if end else math.inf) for end in ends if end is not None)
+        return best * (1 + self.point.alike_within) >= other.speed
+
     @property
     def took_all(self) -> bool:
         """In some repetition it took what the tester sent and might have taken more."""
@@ -86,16 +93,48 @@ class Contender:
         return middle if self.figure.more else 1 / middle if middle else math.inf
 
 
+def _best_end(one: Measured, of: Figure) -> float | None:
+    """The best that the true one may be; what was measured, where nobody knows how much was disturbed."""
+    if one.share is None:
+        return one.value
+    return one.high if of.more else one.low
+
+
+def conditions(points: Sequence[PointSummary], *, levels: bool) -> dict[str, str]:
+    """Point id -> `, 64-byte frames, busy_poll=on`: what of its setting is not the same in all of them.
+
+    Only points with the same are compared. `levels`: those of the method too.
+    """
+    words = {point.point_id: _conditions(point, point.levels if levels else {}) for point in points}
+    names = dict.fromkeys(name for each in words.values() for name in each)
+    varying = [name for name in names if len({each.get(name) for each in words.values()}) > 1]
+    return {
+        point_id: "".join(f", {each[name]}" for name in varying if name in each) for point_id, each in words.items()
+    }
+
+
+def _conditions(point: PointSummary, levels: Mapping[str, Any]) -> dict[str, str]:
+    set_to = {"flows": point.udp_flows, **point.profile, **levels, **point.knobs}
+    return {
+        "frames": point.frames,
+        "path": f"path {point.path}",
+        "pipeline": point.pipeline,
+        "tester": f"by {point.tester}",
+        **{name: f"{name}={value}" for name, value in set_to.items()},
+    }
+
+
 @dataclass(frozen=True)
 class _Place:
     """Those that are known, the leader first, then by their medians, and the leader's comparisons with the others."""
 
     fit: list[Contender]
     with_leader: list[Comparison]
-    #: Name -> why it is undecided.
+    #: Name -> why nothing is said of it.
     unsaid: dict[str, str]
-    #: Those of them whose median is better than the leader's: they may be ahead of it.
+    #: Those of them that may be as good as the leader, and as the next; a lost frame's percentile is not.
     maybe_ahead: list[Contender]
+    maybe_next: list[Contender]
 
     @property
     def hindrance(self) -> str:
@@ -133,6 +172,11 @@ class _Place:
     def _compared(self) -> list[tuple[Contender, Comparison]]:
         return list(zip(self.fit[1:], self.with_leader, strict=True))
 
+    @property
+    def without_statement(self) -> list[str]:
+        """Of whom nothing is said next to a leader, and why."""
+        return [] if self.hindrance else [f"no statement about {name}: {why}" for name, why in self.unsaid.items()]
+
     def text(self) -> str:
         """In words."""
         if self.hindrance:
@@ -150,7 +194,8 @@ class _Place:
         said = "".join(f" ({each})" for each in qualifications(found))
         limit = ", the tester sent no more" * leader.took_all
         far = how_far(found, {second.point.forwarder: second.name})
-        return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, the next{said}"
+        following = "the next that can be compared" if self.maybe_next else "the next"
+        return f"{leader.name} is ahead with {leader.amount}{limit}, {far}, {following}{said}"
 
 
 def _settled(found: Comparison) -> bool:
@@ -158,11 +203,10 @@ def _settled(found: Comparison) -> bool:
     return bool(found.better) or found.alike
 
 
-def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary]) -> Answer:
-    """The same for console, report and Robot. `points`: all, also without a figure, by what they are called."""
+def ranking(contenders: Sequence[Contender], failed: Sequence[str]) -> Answer:
+    """The same for console, report and Robot. `failed`: what points are called of which a repetition failed."""
     groups, places = _grouped(contenders)
     why = {place.hindrance for place in places.values()}
-    failed = [name for name, point in points.items() if point.status in ("failed", "partial")]
     details = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
     details += _unsaid(places)
     details += [f"Failed: {', '.join(failed)}."] if failed else []
@@ -183,8 +227,11 @@ def ranking(contenders: Sequence[Contender], points: Mapping[str, PointSummary])
 
 
 def standings(contenders: Sequence[Contender]) -> list[tuple[str, str, bool]]:
-    """Each place, a sentence on who is ahead there, and whether the comparisons decide it."""
-    return [(where, place.text(), not place.hindrance) for (where, _), place in _grouped(contenders)[1].items()]
+    """Each place, a sentence on who is ahead there, of whom nothing is said, and whether the comparisons decide it."""
+    return [
+        (where, "; ".join([place.text(), *place.without_statement]), not place.hindrance)
+        for (where, _), place in _grouped(contenders)[1].items()
+    ]
 
 
 def _grouped(
@@ -233,16 +280,16 @@ def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
 def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:
     led = {place: _led([one for one in cases if not one.hindrance]) for place, cases in groups.items()}
     adjusted = corrected(
-        {(*place, name): found for place, (_, by_name) in led.items() for name, found in by_name.items()}
+        {(*place, point_id): found for place, (_, by_id) in led.items() for point_id, found in by_id.items()}
     )
     return {
-        place: _place(cases, led[place][0], {name: adjusted[*place, name] for name in led[place][1]})
+        place: _place(cases, led[place][0], {point_id: adjusted[*place, point_id] for point_id in led[place][1]})
         for place, cases in groups.items()
     }
 
 
 def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Comparison]]:
-    """The leader, then the others by their medians, and its comparisons with them by name.
+    """The leader, then the others by their medians, and its comparisons with them by point.
 
     Where each one's pairs with some other say that it is behind, the last one leads, and is not ahead of that other.
     """
@@ -250,21 +297,24 @@ def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Compari
     order, found = fit, dict[str, Comparison]()
     for leader in fit:
         order = [leader, *(one for one in fit if one is not leader)]
-        all_found = {one.name: compare_points(leader.point, one.point, one.figure.key) for one in order[1:]}
-        found = {name: each for name, each in all_found.items() if each is not None}
+        all_found = {one.point.point_id: compare_points(leader.point, one.point, one.figure.key) for one in order[1:]}
+        found = {point_id: each for point_id, each in all_found.items() if each is not None}
         if not any(each.better is False for each in found.values()):
             break
     return order, found
 
 
 def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
-    apart = {one.name: f"it was {NEVER_PAIRED}" for one in fit[1:] if one.name not in adjusted}
+    paired = [one for one in fit[1:] if one.point.point_id in adjusted]
+    apart = [one for one in fit[1:] if one not in paired]
     hindered = [one for one in cases if one.hindrance]
+    rivals = [one for one in (*hindered, *apart) if fit and one.point.value(one.figure.key) != math.inf]
     return _Place(
-        fit=[one for one in fit if one.name not in apart],
-        with_leader=[adjusted[one.name] for one in fit[1:] if one.name in adjusted],
-        unsaid={one.name: one.hindrance for one in hindered} | apart,
-        maybe_ahead=[one for one in hindered if fit and one.values and one.speed > fit[0].speed],
+        fit=[*fit[:1], *paired],
+        with_leader=[adjusted[one.point.point_id] for one in paired],
+        unsaid={one.name: one.hindrance for one in hindered} | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
+        maybe_ahead=[one for one in rivals if one.could_reach(fit[0])],
+        maybe_next=[one for one in rivals if paired and one.could_reach(paired[0])],
     )
 
 

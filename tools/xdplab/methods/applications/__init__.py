@@ -230,10 +230,10 @@ class Applications(CountingMethod[ApplicationsSpec]):
         return {key: value for key, value in super().values(record).items() if value is not None}
 
     def where(self, point: PointSummary) -> str:
-        """Its workload, and with what; `cross` goes without saying."""
+        """Its workload, and with what."""
         levels = dict(point.levels)
-        words = [str(Workload.of(levels.pop("workload"))), *([point.pipeline] if point.pipeline != "cross" else [])]
-        return ", ".join([*words, *(f"{name} {value}" for name, value in levels.items())])
+        workload = str(Workload.of(levels.pop("workload")))
+        return ", ".join([workload, *(f"{name} {value}" for name, value in levels.items())])
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> ApplicationFigures:
         """What slows it, what was retransmitted, what was lost."""

@@ -4,9 +4,10 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
-from xdplab.analysis.answers.ranking import Contender, ranking
+from xdplab.analysis.answers.ranking import Contender, conditions, ranking
 from xdplab.analysis.summary import first_measured
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import CountedFigures, Figure
@@ -101,7 +102,7 @@ class CountingMethod(Method[SpecT]):
 
     def place(self, point: PointSummary, figure: Figure) -> Contender:
         """A point next to the others at its place."""
-        return Contender(point, figure, point.forwarder, self.where(point))
+        return Contender(point, figure, point.forwarder + point.variant, self.where(point))
 
     def prove(self, session: Session) -> None:
         """What takes effect with the first frame, as busy polling before Linux 6.13, is given some and asked again."""
@@ -139,9 +140,10 @@ class CountingMethod(Method[SpecT]):
         ]
 
     def contenders(self, points: Sequence[PointSummary]) -> list[Contender]:
-        """Each point with the first of the figures that it has."""
-        found = [(point, figure) for point in points if (figure := _first(self.figures, point))]
-        return [self.place(point, figure) for point, figure in found]
+        """Each point with the first of the figures that it has, next to those of the same conditions."""
+        placed = [self.place(point, figure) for point in points if (figure := _first(self.figures, point))]
+        under = conditions(points, levels=False)
+        return [replace(one, where=f"{one.where}{under[one.point.point_id]}") for one in placed]
 
     def notes(self, point: PointSummary) -> list[str]:
         """A bimodal figure."""
@@ -150,8 +152,13 @@ class CountingMethod(Method[SpecT]):
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """Who is ahead at each place."""
-        called = {f"{self.where(point)}: {point.forwarder}": point for point in summaries}
-        return ranking(self.contenders(summaries), called)
+        under = conditions(summaries, levels=False)
+        failed = [
+            f"{self.where(point)}{under[point.point_id]}: {point.forwarder}{point.variant}"
+            for point in summaries
+            if point.status in ("failed", "partial")
+        ]
+        return ranking(self.contenders(summaries), failed)
 
 
 def _first(figures: Sequence[Figure], point: PointSummary) -> Figure | None:

@@ -13,6 +13,7 @@ from lab.records import environment, point, run_record, trial
 from xdplab.analysis import compare_points, summarise
 from xdplab.analysis.runs.apart import compare_runs, environment_difference
 from xdplab.analysis.words import verdict
+from xdplab.cli.tables import comparison_table
 from xdplab.results import RunFolder, new_run
 
 A, B, C = point("fake:seed=1"), point("fake:seed=2"), point("fake:seed=3")
@@ -50,6 +51,14 @@ def test_runs_are_compared_in_the_points_they_share() -> None:
     ((before, after, metrics),) = compare_runs(first, second)
     assert (before.point_id, after.point_id) == (B.id, B.id)
     assert ratio(metrics["p50_us"]).ratio == pytest.approx(2, rel=0.01)
+
+
+def test_loss_stands_next_to_the_verdict_of_two_runs() -> None:
+    """The later run, which lost 40 % of its frames, was "faster", and nothing else was said."""
+    first = summarise(run_record(A), trials(A, 30))
+    second = summarise(run_record(A), [trial(A, n, [10_000] * 3, sent=5) for n in range(5)])
+    table = comparison_table("one", "two", compare_runs(first, second), {}, "s")
+    assert "fake:seed=1 (after) lost 40 %, counted as infinitely late" in table
 
 
 def test_only_what_differs_between_environments_is_reported() -> None:

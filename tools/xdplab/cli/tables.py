@@ -132,7 +132,7 @@ def comparison_table(
                         named.title,
                         *figures,
                         ratio_text(found),
-                        verdict(found),
+                        "; ".join([verdict(found), *found.remarks]),
                     ]
                 )
     changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]

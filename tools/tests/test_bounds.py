@@ -2,7 +2,9 @@
 """A disturbed trial is a bound: what it may say, what it may not, and where nothing was shown (docs/claims.md)."""
 
 import itertools
+import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, ratio, searched, two
 from lab.reading import a_run
-from lab.records import encoded, run_record, trial
+from lab.records import encoded, point, run_record, trial
 from robot.api import SkipExecution
 
 from xdplab.analysis import compare_points, summarise
@@ -28,6 +30,7 @@ from xdplab.methods.rfc2544.report import Variant
 from xdplab.model import Point, TrialRecord
 from xdplab.model.digits import percent
 from xdplab.report.exports import FORMS
+from xdplab.report.page import latency_plots
 from xdplab.robot import XdplabLibrary
 from xdplab.stats.contamination import contaminated, ranks
 
@@ -333,6 +336,17 @@ def test_exports_of_one_clean_repetition_of_seven_are_doubtful() -> None:
     for form in ("csv", "json", "junit"):
         if form in FORMS:
             assert why in FORMS[form](run, summaries).decode(), form
+
+
+def test_curves_of_two_loads_have_two_names() -> None:
+    light, full = point(probe_pps=1000), point(probe_pps=100_000)
+    run = [trial(at, 0, [2000] * 500, offered_pps=pps) for at, pps in ((light, 1e3), (full, 1e5))]
+    record = run_record(light, full, study=LATENCY)
+    (plots,) = latency_plots(make_method(record.study.method), summarise(record, run), run)
+    ((data,),) = [re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', plots["distribution"])]
+    names = {each["name"] for each in json.loads(data)["series"]}
+    assert len(names) == 2
+    assert all(any(name.endswith(f"at {kpps} kpps") for name in names) for kpps in (1, 100))
 
 
 def test_what_forbids_a_winner_is_asked_of_the_repetitions_that_decide() -> None:

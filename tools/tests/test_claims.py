@@ -302,6 +302,25 @@ def test_one_stall_is_one_sample_however_many_frames_wait_in_it() -> None:
     assert many.p99999_us is None  # of 100,000 samples one lies above it
 
 
+def test_no_percentile_is_of_the_frames_that_arrived_alone() -> None:
+    """p99 was infinite, and p99.999 122 microseconds; of new flows of which 60 % were lost p50 was 5."""
+    kept = [2000 + n for n in range(9_800)]
+    _, (one, _) = asked(*[trial(OURS, n, kept, sent=10_000) for n in range(5)])
+    assert one.p99_us == math.inf
+    assert one.p99999_us in (None, math.inf)
+    first = stream([5000] * 400, sent=1000, new_flows=True)
+    of_flows = [trial(OURS, n, result=result(stream([2000] * 1000), first)) for n in range(5)]
+    (summary,) = summarise(run_record(point("ovs-afxdp", new_flows_pps=1000.0)), of_flows_at(of_flows))
+    assert summary.new_flows is not None
+    assert summary.new_flows.p50_us == math.inf
+
+
+def of_flows_at(trials: list[Any]) -> list[Any]:
+    """The same at the point that has new flows."""
+    there = point("ovs-afxdp", new_flows_pps=1000.0).id
+    return [one.model_copy(update={"point_id": there}) for one in trials]
+
+
 def test_a_tail_that_the_machine_made_is_marked() -> None:
     pmd = ThreadUse(name="pmd", cpu=1, allowed=(1,), ran_ns=0, run_delay_ns=0, nonvoluntary_switches=0)
 

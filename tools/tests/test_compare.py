@@ -61,6 +61,15 @@ def test_loss_stands_next_to_the_verdict_of_two_runs() -> None:
     assert "fake:seed=1 (after) lost 40 %, counted as infinitely late" in table
 
 
+def test_rows_of_two_frame_sizes_have_two_names() -> None:
+    small, large = point(), point(frame_bytes=1500)
+    run = [*trials(small, 10), *trials(large, 10)]
+    first, second = (summarise(run_record(small, large), run) for _ in range(2))
+    table = comparison_table("one", "two", compare_runs(first, second), {}, "s")
+    assert "fake, 64-byte frames " in table
+    assert "fake, 1500-byte frames " in table
+
+
 def test_only_what_differs_between_environments_is_reported() -> None:
     port = {"ifname": "a0-12ab", "mac": "02:00", "ethtool -k": "Features for a0-12ab:\ntx: on", "mtu": "1500"}
     moved = {"ifname": "a0-34cd", "mac": "02:01", "ethtool -k": "Features for a0-34cd:\ntx: off", "mtu": "1500"}

@@ -133,7 +133,7 @@ def _summary(
         forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
         loss_ratio=loss_of(chosen) if returns else None,
         measured=_of_point(figures, measured),
-        p99999_us=carried(chosen, 99.999, merged.percentile_us(99.999)),
+        p99999_us=carried(chosen, 99.999, sample_of(chosen).percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
         max_us=_extreme(max, (latency.max_ns for latency in latencies)),
         sent=sum(trial.result.sent for trial in chosen if trial.result),

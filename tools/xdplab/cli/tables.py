@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xdplab.analysis.answers.ranking import conditions
 from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
@@ -121,6 +122,8 @@ def comparison_table(
 ) -> str:
     """Ratios of a run to the reference, then the environment's differences."""
     table = [["forwarder", "figure", "before", "after", "ratio (interval)", "verdict"]]
+    rows = list(rows)
+    where = conditions([after for _, after, _ in rows], levels=True)
     for before, after, metrics in rows:
         for metric, found in metrics.items():
             if found is not None:
@@ -128,7 +131,7 @@ def comparison_table(
                 figures = (figure_text(side, named) for side in (before, after))
                 table.append(
                     [
-                        after.forwarder,
+                        f"{after.forwarder}{where[after.point_id]}",
                         named.title,
                         *figures,
                         ratio_text(found),

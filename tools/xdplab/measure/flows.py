@@ -4,7 +4,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from xdplab.measure.distribution import Distribution, carried_by
+from xdplab.measure.distribution import Distribution, Sample, carried_by
+from xdplab.measure.measured import Extended
 from xdplab.model import Model, StreamResult, TrialRecord
 from xdplab.model.digits import percent, significant
 
@@ -101,10 +102,10 @@ class NewFlows(Model):
     lost: int
     #: Flows that began per second, over both directions.
     sent_pps: float
-    #: Median latency of first frames.
-    p50_us: float | None
+    #: Median latency of first frames, of all that were sent; infinite (`null`): that frame was lost.
+    p50_us: Extended | None
     #: 99th percentile; None where fewer than ten independent samples lie above it.
-    p99_us: float | None
+    p99_us: Extended | None
 
 
 def new_flows_of(trials: Sequence[TrialRecord]) -> NewFlows | None:
@@ -114,7 +115,7 @@ def new_flows_of(trials: Sequence[TrialRecord]) -> NewFlows | None:
     if not streams:
         return None
     parts = [(_latencies(each), _sum(each, "achieved_pps")) for each in by_trial]
-    merged = _latencies(streams)
+    merged = Sample(_latencies(streams), round(_sum(streams, "lost")))
     return NewFlows(
         sent=round(_sum(streams, "sent")),
         received=round(_sum(streams, "received")),

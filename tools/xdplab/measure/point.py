@@ -9,7 +9,7 @@ from xdplab.measure.comparison import ALIKE_WITHIN
 from xdplab.measure.datapath import DatapathStats
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.flows import FlowSummary, NewFlows
-from xdplab.measure.measured import Measured, RepetitionFigures
+from xdplab.measure.measured import Extended, Measured, RepetitionFigures
 from xdplab.model import Model, Shown
 
 #: `frame_bytes` of a point whose frames are those of programs of the method's.
@@ -62,8 +62,8 @@ class PointSummary(Model):
     loss_ratio: float | None
     #: Key of a figure -> what is known of it: medians over its repetitions.
     measured: dict[str, Measured]
-    #: 99.999th percentile of all repetitions merged.
-    p99999_us: float | None
+    #: 99.999th percentile of all repetitions merged; infinite (`null`): its frame was lost.
+    p99999_us: Extended | None
     #: Shortest latency of all.
     min_us: float | None
     #: Longest latency of all.

@@ -156,9 +156,13 @@ def _merged(method: Method[Any], summary: PointSummary, trials: Sequence[TrialRe
 
 
 def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:
+    """With what tells it from the others: two rates, or two testers, are two curves."""
     alike = [s for s in group if s.forwarder == summary.forwarder]
-    knobs = " ".join(f"{key}={value}" for key, value in summary.swept.items())
-    return f"{summary.plain_name} {knobs}" if len(alike) > 1 and knobs else summary.plain_name
+    words = [f"{key}={value}" for key, value in summary.swept.items()] if len(alike) > 1 else []
+    words += [f"by {summary.tester}"] if len({s.tester for s in group}) > 1 else []
+    loads = [f"at {significant(s.offered_pps / 1e3)} kpps" if s.offered_pps else "" for s in (summary, *group)]
+    words += [loads[0]] if len(set(loads)) > 1 and loads[0] else []
+    return " ".join([summary.plain_name, *words])
 
 
 def fixed(value: float | None, digits: int = 2) -> str:

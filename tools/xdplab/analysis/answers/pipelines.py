@@ -113,7 +113,7 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
             why = one if isinstance(one, str) else next(iter(one.hindrances), undecided(one))
             unsaid.setdefault(why, []).append(work)
         elif one.alike:
-            alike.append(f"{work} ({ratio_text(one)})")
+            alike.append(f"{work} ({'; '.join([ratio_text(one), *one.remarks])})")
         else:
             adjusted.append(f"{work}: {lead(one)}")
     adjusted += [f"no measurable difference in {', '.join(alike)}"] if alike else []

@@ -186,10 +186,11 @@ class _Place:
             names = listed([f"{one.name} ({one.amount})" for one in (leader, *self.undecided)])
             others = listed([f"{one.name} ({one.amount})" for one in self.behind])
             return f"undecided between {names}; {leader.name} is ahead of {others}"
-        tied = [one for one, found in self._compared if found.alike]
+        tied = [(one, found) for one, found in self._compared if found.alike]
         if tied:
-            names = listed([f"{one.name} ({one.amount})" for one in (leader, *tied)])
-            return f"no measurable difference between {names}"
+            names = listed([f"{one.name} ({one.amount})" for one in (leader, *(one for one, _ in tied))])
+            remarks = dict.fromkeys(remark for _, found in tied for remark in found.remarks)
+            return f"no measurable difference between {names}{''.join(f' ({each})' for each in remarks)}"
         second, found = self._compared[0]
         said = "".join(f" ({each})" for each in qualifications(found))
         limit = ", the tester sent no more" * leader.took_all

@@ -182,9 +182,12 @@ def test_nothing_is_said_of_the_time_in_which_the_tester_stood_still() -> None:
     assert {one.figures["gap_us"].limited_by for one in found} == {"below-minimum"}
 
 
+HIT = point().model_copy(update={"levels": {"change": "hit-rule"}})
+
+
 def gaps(*trials: TrialRecord) -> Any:
     """A summary of trials that lost as many frames."""
-    run = run_record(point().model_copy(update={"levels": {"change": "hit-rule"}}), study={"method": CHANGES})
+    run = run_record(HIT, study={"method": CHANGES})
     (at,) = run.points
     (found,) = summarise(run, [
         each.model_copy(update={"repetition": number, "point_id": at}) for number, each in enumerate(trials)
@@ -217,7 +220,7 @@ def test_a_bound_of_a_gap_is_reported_wherever_the_gap_is(
     assert row_of(point_of, GAP)["text"].startswith(f"{words} ms")
     assert row_of(point_of, GAP)["below"] == (pytest.approx(below) if below else None)
     beds = [studies.a_testbed().model_copy(update={"name": name}) for name in ("one", "two")]
-    both = [a_run(run_record(study={"method": CHANGES}, testbed=bed), [point_of]) for bed in beds]
+    both = [a_run(run_record(HIT, study={"method": CHANGES}, testbed=bed), [point_of]) for bed in beds]
     assert [each.figure.key for each in shared_points(both)].count("gap_us") == (bound == "exact")
 
 

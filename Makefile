@@ -14,7 +14,7 @@ latency: setup # sets the machine up, measures every forwarder, writes results/l
 	.venv/bin/robot --outputdir results/robot suites/latency.robot
 	@echo "report: results/latest/report.html"
 
-test: setup # tests and checks of what a change can break: some ten minutes
+test: setup # tests and checks of what a change can break: a quarter of an hour
 	ci/check
 
 test-all: export WITH_BROWSER := 1

@@ -346,7 +346,7 @@ def test_curves_of_two_loads_have_two_names() -> None:
     ((data,),) = [re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', plots["distribution"])]
     names = {each["name"] for each in json.loads(data)["series"]}
     assert len(names) == 2
-    assert all(any(name.endswith(f"at {kpps} kpps") for name in names) for kpps in (1, 100))
+    assert all(any(name.endswith(f", {kpps} kpps") for name in names) for kpps in (1, 100))
 
 
 def test_what_forbids_a_winner_is_asked_of_the_repetitions_that_decide() -> None:

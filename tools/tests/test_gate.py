@@ -220,29 +220,38 @@ def test_pairs_that_are_no_interval_decide_no_gate_that_ends_early() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "verdict", "code", "said"),
+    ("lost", "share", "verdict", "code", "said"),
     [
-        ([450] * 20, "slower", 1, "of its frames the new one lost 45 % more than the base (99 % interval "),
-        ([0, 5] * 10, "undecided", 3, "of its frames the new one lost 0.25 % more than the base (99 % interval "),
-        ([0] * 19 + [40], "pass", 0, " rounds; new lost 0.2 %, counted as infinitely late)"),
-        ([0] * 20, "pass", 0, " rounds)"),
+        ([450] * 20, None, "slower", 1, "of its frames the new one lost 45 % more than the base (99 % interval "),
+        (
+            [450] * 20,
+            0.01,
+            "undecided",
+            3,
+            "45 % more than the base (99 % interval 44.1 % to 45.9 %, 20 rounds, which the",
+        ),
+        ([0, 5] * 10, None, "undecided", 3, "of its frames the new one lost 0.25 % more than the base (99 % interval "),
+        ([0] * 19 + [40], None, "pass", 0, " rounds; new lost 0.2 %, counted as infinitely late)"),
+        ([0] * 20, None, "pass", 0, " rounds)"),
     ],
 )
-def test_frames_that_only_the_new_one_loses_do_not_pass(lost: list[int], verdict: str, code: int, said: str) -> None:
+def test_frames_that_only_the_new_one_loses_do_not_pass(
+    lost: list[int], share: float | None, verdict: str, code: int, said: str
+) -> None:
     """The median of the 55 % that came through was as low as ever."""
     base, new = (
         point("fake").model_copy(update={"forwarder": ForwarderSpec(name="fake", label=label)})
         for label in ("base", "new")
     )
     noise = [1 + 0.002 * (n % 5) for n in range(len(lost))]
-    trials = [trial(base, n, [round(10_000 * each)] * 1000) for n, each in enumerate(noise)]
+    trials = [trial(base, n, [round(10_000 * each)] * 1000, share=share) for n, each in enumerate(noise)]
     trials += [
-        trial(new, n, [round(10_000 * each)] * (1000 - less), sent=1000)
+        trial(new, n, [round(10_000 * each)] * (1000 - less), sent=1000, share=share)
         for n, (each, less) in enumerate(zip(noise, lost, strict=True))
     ]
     run = Run(Path("nowhere"), run_record(base, new, study={**LATENCY, "repetitions": len(lost)}), trials)
     found = judge(run, ("a", "b"), "p50_us", 0.05)
-    assert (found.verdict, found.exit_code) == (verdict, code)
+    assert (found.verdict, found.exit_code) == (verdict, code), found.sentence
     assert said in found.sentence
     assert found.sentence in markdown(found)
 

@@ -376,6 +376,7 @@ PATCH = """--- a/b.c
 @pytest.fixture
 def small(ovs_build: ModuleType, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Source of two files, of which a patch for autotools changes the second; `compiled` names those compiled."""
+    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
     monkeypatch.setattr(ovs_build, "gcc_release", lambda _: 12)  # a younger one has a patch for files that are not here
     (source / "configure").write_text(CONFIGURE)
     (source / "configure").chmod(0o755)
@@ -416,7 +417,6 @@ def test_one_tree_builds_ours_and_then_series_xdp(
     if fails:
         patch.write_text(PATCH.replace("-old", "-another"))
     monkeypatch.setattr(ovs_build, "patches_of", lambda _version, series: [patch] if series == "xdp" else [])
-    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
     cache = tmp_path / "cache"
     wanted = ovs_build.Plan(ovs_build.BASES["3.1.0"], "xdp", small, (patch,))
     if fails:
@@ -433,13 +433,8 @@ def test_one_tree_builds_ours_and_then_series_xdp(
 
 
 def test_what_stood_alone_is_not_compiled_again_before_something_changed(
-    ovs_build: ModuleType,
-    small: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ovs_build: ModuleType, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
     (small / "Makefile").write_text(f"{ovs_build.ONLY_RESULT[0]}\n{MAKEFILE}")
     patch, cache = tmp_path / "0001-b.patch", tmp_path / "cache"
     wanted = replace(plan(ovs_build, small, patch), usdt=False)
@@ -458,13 +453,8 @@ def test_what_stood_alone_is_not_compiled_again_before_something_changed(
 
 
 def test_what_is_there_is_given_while_another_builds_what_is_not(
-    ovs_build: ModuleType,
-    small: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ovs_build: ModuleType, small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
     cache, wanted = tmp_path / "cache", plan(ovs_build, small)
     lock = cache / f".{ovs_build.cache_key(wanted.describe())}.lock"
     folder = ovs_build.build(wanted, cache)

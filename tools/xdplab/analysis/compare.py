@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons are paired: the same repetition of two points, taken minutes apart on the same machine.
 
-This is the only module that sees repetitions of two points next to one another. Winners, orders, trends, advice and "no
+This is the only module that sees repetitions of two points next to one another. Winners, orders, advice and "no
 measurable difference" all ask it; `xdplab.analysis.words` says what it found. The rules are in docs/claims.md.
 
 Which pairs decide is chosen by statuses, never by values (`paired_repetitions`): clean ones; or those that were
@@ -166,14 +166,15 @@ def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: in
 
 
 def loss_difference(ours: PointSummary, theirs: PointSummary, metric: str) -> Difference | None:
-    """The share of its frames that ours lost, less that of theirs, over their clean pairs.
+    """The share of its frames that ours lost, less that of theirs: over clean pairs, or all used where too few are.
 
-    None where too few are clean, and of a figure that is searched for, whose loss is asked for.
+    None of a figure that is searched for, whose loss is asked for.
     """
     paired = paired_repetitions(ours, theirs, metric)
-    if paired is None or len(paired.clean) < MIN_PAIRS or not figure(metric).at_load:
+    if paired is None or not figure(metric).at_load:
         return None
-    return difference_interval([(one.loss_ratio, other.loss_ratio) for one, other in paired.clean])
+    pairs = paired.clean if len(paired.clean) >= MIN_PAIRS else paired.used
+    return difference_interval([(one.loss_ratio, other.loss_ratio) for one, other in pairs])
 
 
 def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Comparison | None:

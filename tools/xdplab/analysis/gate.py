@@ -13,7 +13,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model
 from xdplab.model.digits import percent
-from xdplab.stats.interval import CONFIDENCE, Difference
+from xdplab.stats.interval import CONFIDENCE, MIN_PAIRS, Difference
 
 BASE, NEW = "base", "new"
 #: Rounds after which a verdict is looked for. Whatever the true slowdown is, one of the two verdicts is right.
@@ -23,7 +23,7 @@ WRONG = len(LOOKS) * (1 - CONFIDENCE) / 2
 #: `slower`: by more than is allowed, or it lost more of its frames than the base, by more than `TELLING_LOSS`.
 #: `broken`: it failed where the base did not, or delivered a frame twice, damaged, or from before it was started.
 Verdict = Literal["pass", "slower", "broken", "undecided", "unsupported"]
-#: What a script is told; undecided and unsupported are never green.
+#: For scripts; undecided and unsupported are never green.
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "slower": 1, "broken": 1, "undecided": 3, "unsupported": 3}
 
 
@@ -170,10 +170,12 @@ def _by_loss(found: GateResult, lost: Difference | None) -> GateResult:
         return found
     if lost.low <= 0 or lost.mean <= TELLING_LOSS:
         return found
+    clean = found.clean >= MIN_PAIRS
     ends = f"{100 * lost.confidence:g} % interval {percent(lost.low)} to {percent(lost.high)}, {lost.pairs} rounds"
+    ends += "" if clean else ", which the machine disturbed"
     return found.model_copy(
         update={
-            "verdict": "slower" if lost.low > TELLING_LOSS else "undecided",
+            "verdict": "slower" if clean and lost.low > TELLING_LOSS else "undecided",
             "reason": f"of its frames the new one lost {percent(lost.mean)} more than the base ({ends})",
         }
     )

@@ -123,7 +123,7 @@ def comparison_table(
     """Ratios of a run to the reference, then the environment's differences."""
     table = [["forwarder", "figure", "before", "after", "ratio (interval)", "verdict"]]
     rows = list(rows)
-    where = conditions([after for _, after, _ in rows], levels=True)
+    where = conditions([after for _, after, _ in rows])
     for before, after, metrics in rows:
         for metric, found in metrics.items():
             if found is not None:

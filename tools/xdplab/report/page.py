@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from xdplab.analysis.answers.ranking import conditions
 from xdplab.analysis.compare import ratios_of, unsaid
 from xdplab.analysis.summary import trials_used
 from xdplab.analysis.tables.columns import own_columns
@@ -22,6 +23,7 @@ from xdplab.measure.measured import Spread
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import loss, number, percent, significant
+from xdplab.model.naming import RATES
 from xdplab.model.published import span
 from xdplab.report import assets
 from xdplab.report.assets import text
@@ -135,7 +137,8 @@ def latency_plots(
     plots = []
     for path, size, work in sorted({(each.path, str(each.frame_bytes), each.pipeline) for each in measured}):
         group = [each for each in measured if (each.path, str(each.frame_bytes), each.pipeline) == (path, size, work)]
-        curves = {_curve_name(s, group): _merged(method, s, trials) for s in group}
+        names = _curve_names(group)
+        curves = {names[s.point_id]: _merged(method, s, trials) for s in group}
         about = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
         plots.append(
             {
@@ -155,14 +158,18 @@ def _merged(method: Method[Any], summary: PointSummary, trials: Sequence[TrialRe
     return distribution(trials_used(method, [trial for trial in trials if trial.point_id == summary.point_id]))
 
 
-def _curve_name(summary: PointSummary, group: Sequence[PointSummary]) -> str:
-    """With what tells it from the others: two rates, or two testers, are two curves."""
-    alike = [s for s in group if s.forwarder == summary.forwarder]
-    words = [f"{key}={value}" for key, value in summary.swept.items()] if len(alike) > 1 else []
-    words += [f"by {summary.tester}"] if len({s.tester for s in group}) > 1 else []
-    loads = [f"at {significant(s.offered_pps / 1e3)} kpps" if s.offered_pps else "" for s in (summary, *group)]
-    words += [loads[0]] if len(set(loads)) > 1 and loads[0] else []
-    return " ".join([summary.plain_name, *words])
+def _curve_names(group: Sequence[PointSummary]) -> dict[str, str]:
+    """Point id -> its name, with what tells it from the others: two loads, or two testers, are two curves."""
+    where = conditions(group, without=RATES)
+    loads = {each.point_id: f"{significant((each.offered_pps or 0.0) / 1e3)} kpps" for each in group}
+    several = len({*loads.values()}) > 1
+    return {
+        each.point_id: each.plain_name
+        + each.variant
+        + where[each.point_id]
+        + (f", {loads[each.point_id]}" if several and each.offered_pps else "")
+        for each in group
+    }
 
 
 def fixed(value: float | None, digits: int = 2) -> str:

@@ -12,6 +12,7 @@ from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model, RunRecord
 from xdplab.model.digits import number, percent
+from xdplab.model.naming import RATES
 from xdplab.model.pipeline import TOPOLOGIES
 
 #: With two of them the answer says it all.
@@ -44,7 +45,7 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
     chosen = [
         (figure, each) for figure in goals for each in _where_it_counts(figure, asked[figure.key], method.light_clause)
     ]
-    wheres = conditions(measured, levels=True)
+    wheres = conditions(measured, without=RATES)
     contenders = [
         Contender(each, figure, each.plain_name + each.variant, _goal(figure, each, wheres)) for figure, each in chosen
     ]

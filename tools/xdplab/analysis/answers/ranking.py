@@ -8,10 +8,9 @@ median is of a row's own clean repetitions, and two rows may have been measured 
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from xdplab.analysis.compare import compare_points, corrected, hindrance_of
 from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, qualifications, verdict
@@ -100,21 +99,21 @@ def _best_end(one: Measured, of: Figure) -> float | None:
     return one.high if of.more else one.low
 
 
-def conditions(points: Sequence[PointSummary], *, levels: bool) -> dict[str, str]:
+def conditions(points: Sequence[PointSummary], without: Collection[str] = ()) -> dict[str, str]:
     """Point id -> `, 64-byte frames, busy_poll=on`: what of its setting is not the same in all of them.
 
-    Only points with the same are compared. `levels`: those of the method too.
+    Only points with the same are compared. `without`: names of what is said elsewhere.
     """
-    words = {point.point_id: _conditions(point, point.levels if levels else {}) for point in points}
-    names = dict.fromkeys(name for each in words.values() for name in each)
+    words = {point.point_id: _conditions(point) for point in points}
+    names = dict.fromkeys(name for each in words.values() for name in each if name not in without)
     varying = [name for name in names if len({each.get(name) for each in words.values()}) > 1]
     return {
         point_id: "".join(f", {each[name]}" for name in varying if name in each) for point_id, each in words.items()
     }
 
 
-def _conditions(point: PointSummary, levels: Mapping[str, Any]) -> dict[str, str]:
-    set_to = {"flows": point.udp_flows, **point.profile, **levels, **point.knobs}
+def _conditions(point: PointSummary) -> dict[str, str]:
+    set_to = {"flows": point.udp_flows, **point.profile, **point.levels, **point.knobs}
     return {
         "frames": point.frames,
         "path": f"path {point.path}",

@@ -104,7 +104,7 @@ def trends(runs: Sequence[Run]) -> list[Trend]:
 
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
-    """None where the point's percentile is not carried by its samples, or a clean repetition has no fact.
+    """Nothing where the point's percentile is not carried by its samples, or a clean repetition has no fact.
 
     Which count is chosen by statuses, never by values: without those of which only a bound is known, a run would be as
     its others are.

@@ -152,15 +152,15 @@ def _agreement(
         for pair, one in compared.items()
         if one is None or not one.known
     }
-    # medians are over other repetitions than the pairs that decide: they may be the other way round
-    told_by_medians = all((ours[one] > ours[two]) == better for (one, two), better in verdicts.items())
+    # a median is of other repetitions than the pairs that decide, and may say the opposite
+    medians_agree = all((ours[one] > ours[two]) == better for (one, two), better in verdicts.items())
     modes = [*members, *(mode for mode in published if mode not in members)]
     return RankAgreement(
         traffic=traffic,
         group=group,
         unit="requests/s" if traffic == "local" else "Mpps",
         figures=tuple(ModeFigure(mode=mode, ours=ours.get(mode), published=published.get(mode)) for mode in modes),
-        tau=kendall_tau(ours, published) if told_by_medians else None,
+        tau=kendall_tau(ours, published) if medians_agree else None,
         agree=tuple(pair for pair, better in verdicts.items() if better),
         differ=tuple(pair for pair, better in verdicts.items() if better is False),
         alike=alike,

@@ -142,8 +142,13 @@ class CountingMethod(Method[SpecT]):
     def contenders(self, points: Sequence[PointSummary]) -> list[Contender]:
         """Each point with the first of the figures that it has, next to those of the same conditions."""
         placed = [self.place(point, figure) for point in points if (figure := _first(self.figures, point))]
-        under = conditions(points, levels=False)
+        under = self._conditions(points)
         return [replace(one, where=f"{one.where}{under[one.point.point_id]}") for one in placed]
+
+    @staticmethod
+    def _conditions(points: Sequence[PointSummary]) -> dict[str, str]:
+        """But for the levels, which name the place."""
+        return conditions(points, without={name for point in points for name in point.levels})
 
     def notes(self, point: PointSummary) -> list[str]:
         """A bimodal figure."""
@@ -152,7 +157,7 @@ class CountingMethod(Method[SpecT]):
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """Who is ahead at each place."""
-        under = conditions(summaries, levels=False)
+        under = self._conditions(summaries)
         failed = [
             f"{self.where(point)}{under[point.point_id]}: {point.forwarder}{point.variant}"
             for point in summaries

@@ -23,7 +23,7 @@ from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.measure.usable import measured_of, usable_repetitions
 from xdplab.model import Point, RunRecord, TrialRecord
-from xdplab.model.digits import counted
+from xdplab.model.digits import number_of
 from xdplab.model.naming import unusual
 from xdplab.stats.contamination import away
 
@@ -176,7 +176,7 @@ def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
     damaged = sum(stream.damaged or 0 for stream in streams)
     earlier = sum(trial.result.earlier for trial in trials if trial.result and trial.from_before_start)
     return tuple(
-        f"delivered {counted(count, 'frame')} {how}"
+        f"delivered {number_of(count, 'frame')} {how}"
         for count, how in (
             (twice, "twice"),
             (damaged, "damaged"),

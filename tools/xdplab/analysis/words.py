@@ -7,7 +7,7 @@ from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
-from xdplab.model.digits import counted, percent, significant
+from xdplab.model.digits import number_of, percent, significant
 from xdplab.stats.contamination import LITTLE
 from xdplab.stats.interval import MIN_PAIRS, Interval
 
@@ -27,7 +27,7 @@ def interval_text(found: Interval) -> str:
 def interval_spread(found: Interval) -> str:
     """What is known of a ratio next to its value."""
     if found.low is None or found.high is None:
-        return f"no interval: {counted(found.pairs, 'pair')}, {MIN_PAIRS} are needed"
+        return f"no interval: {number_of(found.pairs, 'pair')}, {MIN_PAIRS} are needed"
     if found.method == "each-pair":
         bound = f"at least {_bound(found.low)}" if found.ratio > 1 else f"at most {_bound(found.high)}"
         return f"{bound} times in each of {found.pairs} repetitions"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from xdplab.cli.tables import columns
 from xdplab.model import Point, StudySpec
-from xdplab.model.digits import counted
+from xdplab.model.digits import number_of
 from xdplab.model.naming import RATES, unusual
 from xdplab.report import duration
 from xdplab.runner import Plan
@@ -32,16 +32,16 @@ def plan_table(
     rows = [head, *(_row(point, plan.method.own_rates) for point in plan.points if point.id in to_do)]
     kept = [column for column in zip(*rows, strict=True) if not set(column[1:]) <= _USUAL]
     lines = [columns(list(zip(*kept, strict=True)))] if kept else []
-    left_out = f" (constraints leave out {counted(plan.left_out, 'combination')})" if plan.left_out else ""
-    lines.append(f"{counted(len(plan.points), 'point')}, design {study.design.kind}{left_out}")
+    left_out = f" (constraints leave out {number_of(plan.left_out, 'combination')})" if plan.left_out else ""
+    lines.append(f"{number_of(len(plan.points), 'point')}, design {study.design.kind}{left_out}")
     if isinstance(unsupported, str):
         lines.append(f"unsupported points: not looked for: {unsupported}")
     lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
     traffic_s = plan.traffic_seconds(left)
     still = f"{len(left)} of them still to do, " if done else ""
     lines.append(
-        f"{counted(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}{duration(traffic_s)} of "
-        f"traffic, about {duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
+        f"{number_of(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}{duration(traffic_s)} "
+        f"of traffic, about {duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
     )
     return "\n".join(lines)
 

@@ -22,7 +22,7 @@ def number(value: float | None) -> str:
     return "-" if value is None else significant(value, 4 if value >= 100 else 3)
 
 
-def counted(count: int, what: str) -> str:
+def number_of(count: int, what: str) -> str:
     """`1 thread`, `1,024 threads`."""
     return f"{count:,} {what}{'s' * (count != 1)}"
 

@@ -10,7 +10,7 @@ from xdplab.forwarders.base import THREADS
 from xdplab.measure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.model import Point, RunRecord
-from xdplab.model.digits import counted
+from xdplab.model.digits import number_of
 from xdplab.model.naming import unusual
 from xdplab.model.pipeline import SIZED
 from xdplab.report.chart import Axis, Chart, Series
@@ -79,7 +79,7 @@ def _kind(point: Point) -> str:
 
 
 def _flow_count(point: Point) -> str:
-    return counted(_flows(point), "flow")
+    return number_of(_flows(point), "flow")
 
 
 def _without_threads(point: Point) -> str:

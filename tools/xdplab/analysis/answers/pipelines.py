@@ -8,7 +8,7 @@ from xdplab.analysis.words import NEVER_PAIRED, capitalized, lead, ratio_text, u
 from xdplab.measure import Figure, figure
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
-from xdplab.model.digits import counted, significant
+from xdplab.model.digits import number_of, significant
 
 
 def named(title: str, summaries: Sequence[PointSummary]) -> list[PointSummary]:
@@ -126,4 +126,4 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
 
 
 def _work(one: PointSummary, several_flows: bool) -> str:
-    return one.pipeline + (f", {counted(one.udp_flows, 'flow')}" if several_flows else "")
+    return one.pipeline + (f", {number_of(one.udp_flows, 'flow')}" if several_flows else "")

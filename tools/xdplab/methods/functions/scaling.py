@@ -8,7 +8,7 @@ from statistics import median
 
 from xdplab.analysis.answers.ranking import Contender
 from xdplab.methods.shared.curve import Curve, Rung
-from xdplab.model.digits import counted
+from xdplab.model.digits import number_of
 from xdplab.model.functions import NfPoint, NfTraffic
 from xdplab.stats.interval import Interval
 
@@ -33,7 +33,7 @@ class Scaling(Curve):
         for (_, fewer), (place, more) in itertools.pairwise(known):
             if fewer.number == more.number:
                 continue
-            past = f"past {counted(fewer.number, 'core')}"
+            past = f"past {number_of(fewer.number, 'core')}"
             found = family.get(-place)
             doubt = fewer.doubt or more.doubt or (f"one core: {self.without}" if self.without else "")
             doubt = doubt or next(iter(found.hindrances if found else ()), "")

@@ -24,7 +24,7 @@ from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.methods.rfc2544.spec import FULL, scale_of
 from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model import Model, Point, RunRecord, TrialRecord
-from xdplab.model.digits import counted
+from xdplab.model.digits import number_of
 from xdplab.model.naming import Names
 from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.report.chart import Axis, Chart, Series
@@ -148,7 +148,7 @@ def _curve(rows: Sequence[tuple[int, int, PointSummary]]) -> Curve:
     figure = next((each for each in (NDR, PDR, FORWARDING_RATE) if any(_has(row[-1], each) for row in rows)), NDR)
     places = [row[:2] for row in rows]
     for threads, queues, summary in sorted(rows, key=lambda row: row[:2]):
-        at = f"{counted(threads, 'thread')}, {counted(queues, 'queue')}"
+        at = f"{number_of(threads, 'thread')}, {number_of(queues, 'queue')}"
         at += f" ({summary.forwarder})" if places.count((threads, queues)) > 1 else ""
         at += f", {figure.name}" if figure != NDR else ""
         rungs.append(Rung(threads, Contender(summary, figure, summary.forwarder, ""), at))
@@ -219,8 +219,8 @@ class Variant(Model):
         unknown = f"; undecided: {listed(others)}" if others else ""
         where = listed([_NAMES[metric] for metric in able])
         remarks = dict.fromkeys(remark for metric in able for remark in known[metric].remarks)
-        beside = f" ({'; '.join(remarks)})" if remarks else ""
-        return f"no difference seen in {where}{beside}; what would have shown: {seen}{unknown}"
+        remarked = f" ({'; '.join(remarks)})" if remarks else ""
+        return f"no difference seen in {where}{remarked}; what would have shown: {seen}{unknown}"
 
 
 def _gain(metric: str, found: Comparison) -> str:

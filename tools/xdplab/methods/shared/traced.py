@@ -37,9 +37,9 @@ def at_rate(
     rate_pps: float,
     pairs: Sequence[tuple[TrialRecord, ...]],
     sides: Sequence[dict[str, list[float]]],
-    counted: Sequence[BatchCounts],
+    counts: Sequence[BatchCounts],
 ) -> PairsAtRate:
-    """`sides`: the `percentiles` of both. `counted`: of each traced trial."""
+    """`sides`: the `percentiles` of both. `counts`: of each traced trial."""
     without_us, with_us = ({name: median(values) for name, values in each.items() if values} for each in sides)
     return PairsAtRate(
         rate_pps=rate_pps,
@@ -47,7 +47,7 @@ def at_rate(
         clean=clean_pairs(pairs),
         without_us=without_us,
         with_us=with_us,
-        **{name: sum(getattr(one, name) for one in counted) for name in BatchCounts.model_fields},
+        **{name: sum(getattr(one, name) for one in counts) for name in BatchCounts.model_fields},
     )
 
 

@@ -6,14 +6,14 @@ import sys
 _PROGRAM = """
 import signal, sys
 ready, answer, complaint = sys.argv[1:]
-def asked(number, frame):
+# Blocked and waited for: a handler and pause() would miss a signal that comes just before pause().
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print(ready, flush=True)
+while True:
+    signal.sigwait([signal.SIGUSR1])
     if complaint:
         print(complaint, file=sys.stderr, flush=True)
     print(answer, flush=True)
-signal.signal(signal.SIGUSR1, asked)
-print(ready, flush=True)
-while True:
-    signal.pause()
 """
 
 

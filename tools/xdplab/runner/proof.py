@@ -13,8 +13,10 @@ from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, Tria
 #: Of the proof's trials on cards, one after another: a link may be down for a while after a tester's sockets and
 #: programs have come (igb: 0.4 s), which each trial brings again.
 _PROOF_WARMUPS_S = (0.0, 1.0, 2.0)
-#: How often frames are sent, and asked what is in force: an offload takes flows, which the first frames make.
-_PROOFS = 3
+#: For how long frames are sent before it is asked what is in force, one after another until it is: an offload takes
+#: flows, which the first frames make, and ports that can send for XDP, which a veth can while the tester's program is
+#: at its peer. Open vSwitch has to notice both, which takes seconds on a slow machine.
+_PROOFS_S = (0.02, 0.02, 0.2, 1.0, 3.0)
 
 
 def prove(point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult], *, lasting: bool) -> None:
@@ -24,8 +26,8 @@ def prove(point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], T
         PointFailed: see `prove_path`.
         Unsupported: an option is not in force.
     """
-    for _ in range(_PROOFS):
-        prove_path(point, forwarder, send, lasting=lasting)
+    for duration_s in _PROOFS_S:
+        prove_path(point, forwarder, send, lasting=lasting, duration_s=duration_s)
         idle = forwarder.ineffective()
         if idle is None:
             return
@@ -38,9 +40,14 @@ def _directions(point: Point) -> tuple[Literal["forward", "backward"], ...]:
 
 
 def prove_path(
-    point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult], *, lasting: bool
+    point: Point,
+    forwarder: Forwarder[Any],
+    send: Callable[[TrialSpec], TrialResult],
+    *,
+    lasting: bool,
+    duration_s: float = _PROOFS_S[0],
 ) -> None:
-    """`lasting`: its ports are cards, or others that are there after the run.
+    """`lasting`: its ports are cards, or others that are there after the run; `duration_s`: of each trial.
 
     Raises:
         PointFailed: no frame came, in some direction; with what the forwarder knows of it.
@@ -59,7 +66,7 @@ def prove_path(
     deadline: float | None = None  # from the first trial on: some testers start a program with it
     warmups_s = _PROOF_WARMUPS_S if lasting else (0.0,)
     for warmup_s in itertools.chain(warmups_s, itertools.repeat(warmups_s[-1])):
-        result = send(TrialSpec(streams=streams, duration_s=0.02, drain_s=0.05, warmup_s=warmup_s))
+        result = send(TrialSpec(streams=streams, duration_s=duration_s, drain_s=0.05, warmup_s=warmup_s))
         deadline = deadline or time.monotonic() + forwarder.silent_s
         silent = [stream.direction for stream in result.streams if not stream.received]
         if not silent:

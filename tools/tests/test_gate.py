@@ -17,7 +17,7 @@ from lab.claims import LATENCY
 from lab.command import Done
 from lab.records import point, run_record, trial
 
-from xdplab.analysis.gate import GateResult, Side, Verdict, judge
+from xdplab.analysis.gate import GateResult, Side, Verdict, judge_gate
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
 from xdplab.cli import gate as command
@@ -93,6 +93,13 @@ def test_it_ends_with_the_first_verdict(results: Path) -> None:
             "^undecided: after 2 rounds: 2 of the 3 repetitions that",
         ),
         ("fake", "fake:unsupported_reason=no card", [], 3, "^unsupported: fake:unsupported_reason=no card: no card"),
+        (
+            "fake:unsupported_reason=no card",
+            "fake:unsupported_reason=no key",
+            [],
+            3,
+            "^unsupported: study gate: nothing can be measured here: .*no card; .*no key",
+        ),
         ("fake", "fake:fail_to_start=true", [], 1, "^broken: fake:fail_to_start=true failed in "),
         (
             "fake:fail_to_start=true",
@@ -192,7 +199,7 @@ def test_frames_that_are_not_its_own_are_never_green(
         return trial.model_copy(update={"result": result, **of_record})
 
     twice = Run(run.folder, run.record, [*map(planted, run.trials)])
-    found = judge(twice, ("a", "b"), "p50_us", 0.05)
+    found = judge_gate(twice, ("a", "b"), "p50_us", 0.05)
     assert (found.verdict, found.slowdown) == (verdict, None)
     assert re.search(rf"{'b' if label == 'new' else 'a'} {said}", found.reason)
     assert "which is its fault" in twice.answer.sentence
@@ -211,7 +218,7 @@ def test_pairs_that_are_no_interval_decide_no_gate_that_ends_early() -> None:
             for number, times in enumerate(slower)
             for at, ns in ((base, 1000), (new, 1000 * times))
         ]
-        return judge(Run(Path("x"), run_record(base, new), trials), ("a", "b"), "p50_us", 1.5)
+        return judge_gate(Run(Path("x"), run_record(base, new), trials), ("a", "b"), "p50_us", 1.5)
 
     few = judged([2.6, 9.0, 40.0])
     assert (few.verdict, few.exit_code) == ("undecided", 3)
@@ -250,7 +257,7 @@ def test_frames_that_only_the_new_one_loses_do_not_pass(
         for n, (each, less) in enumerate(zip(noise, lost, strict=True))
     ]
     run = Run(Path("nowhere"), run_record(base, new, study={**LATENCY, "repetitions": len(lost)}), trials)
-    found = judge(run, ("a", "b"), "p50_us", 0.05)
+    found = judge_gate(run, ("a", "b"), "p50_us", 0.05)
     assert (found.verdict, found.exit_code) == (verdict, code), found.sentence
     assert said in found.sentence
     assert found.sentence in markdown(found)

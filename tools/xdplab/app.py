@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.doubts import loss_above
-from xdplab.analysis.gate import BASE, LOOKS, NEW, GateResult, check_figure, judge
+from xdplab.analysis.gate import BASE, LOOKS, NEW, GateResult, check_figure, judge_gate, not_measured
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import sweep_sentence
 from xdplab.forwarders import Forwarder
@@ -215,7 +215,7 @@ def run_study(
     for forwarder in _forwarders(prepared.plan):
         forwarder.make(listener.note)
     testbed = _open(prepared)
-    reasons = [tester.supported(testbed) for tester in prepared.testers]
+    reasons = [tester.unsupported(testbed) for tester in prepared.testers]
     if all(reasons):
         raise Missing("; ".join(f"tester {t.name}: {r}" for t, r in zip(prepared.testers, reasons, strict=True)))
     folder = resume or new_run(results, prepared.study.name)
@@ -249,6 +249,8 @@ def run_study(
 def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
     """Measure two forwarders interleaved, round after round, until a verdict holds or the time is over.
 
+    Where nothing of it can be measured here, the verdict is `unsupported`.
+
     Raises:
         InputError: as of `read_study`, `prepare` and `run_study`; or the study's method has no such figure.
         XdplabError: the run broke off.
@@ -262,7 +264,7 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
 
     def verdict(folder: RunFolder, record: RunRecord) -> GateResult:
         run = Run(folder.path, record, folder.trials())
-        return judge(run, (asked.base, asked.new), asked.metric, asked.max_slowdown)
+        return judge_gate(run, (asked.base, asked.new), asked.metric, asked.max_slowdown)
 
     def enough(folder: RunFolder, rounds: int, failed: bool) -> bool:
         nonlocal first_round
@@ -276,7 +278,10 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
         listener.note(found.sentence)
         return found.verdict != "undecided"
 
-    folder, outcome = run_study(prepared, listener, results, enough=enough)
+    try:
+        folder, outcome = run_study(prepared, listener, results, enough=enough)
+    except Missing as exc:
+        return not_measured((asked.base, asked.new), asked.metric, asked.max_slowdown, str(exc))
     if outcome.interrupted or outcome.error:
         raise outcome.interrupted or outcome.error or XdplabError("gate: the run ended early")
     return verdict(folder, outcome.record)

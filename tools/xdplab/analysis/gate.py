@@ -114,7 +114,7 @@ def check_figure(method: Method[Any], metric: str) -> None:
         raise InputError(f"gate: figure {metric}: method {method.name} has {', '.join(keys)}")
 
 
-def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float) -> GateResult:
+def judge_gate(run: Run, names: tuple[str, str], metric: str, max_slowdown: float) -> GateResult:
     """The verdict by what has been measured so far, of a run whose forwarders are labelled `base` and `new`.
 
     Args:
@@ -145,6 +145,20 @@ def judge(run: Run, names: tuple[str, str], metric: str, max_slowdown: float) ->
     if compared is None:
         return found.model_copy(update={"reason": hindrance_of(new, metric) or hindrance_of(base, metric)})
     return _by_loss(_by_interval(found, compared), loss_difference(new, base, metric))
+
+
+def not_measured(names: tuple[str, str], metric: str, max_slowdown: float, reason: str) -> GateResult:
+    """The verdict where this machine can measure neither of the two, so that there is no run."""
+    base, new = (Side(forwarder=name, value=None, low=None, high=None) for name in names)
+    return GateResult(
+        verdict="unsupported",
+        metric=metric,
+        figure=figure(metric).name,
+        max_slowdown=max_slowdown,
+        base=base,
+        new=new,
+        reason=reason,
+    )
 
 
 def _by_interval(found: GateResult, compared: Comparison) -> GateResult:

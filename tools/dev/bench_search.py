@@ -200,7 +200,7 @@ class SimulatedSession:
         """One attempt."""
         return self._tester.run(self._context, spec)
 
-    def found(self, clause: str, figures: TrialFigures) -> None:
+    def record_figures(self, clause: str, figures: TrialFigures) -> None:
         """Keep it."""
         self.figures[clause] = figures
 

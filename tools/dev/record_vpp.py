@@ -33,7 +33,7 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.runner import interruptible, recover
-from xdplab.runner.place import dut_of, tester_ports_of
+from xdplab.runner.ports import dut_of, tester_ports_of
 from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen

@@ -10,7 +10,7 @@ import pytest
 
 from xdplab.hosts.base import Completed
 from xdplab.model import InputError, TestbedSpec, XdplabError
-from xdplab.runner.restore import recover
+from xdplab.runner.recovery import recover
 from xdplab.testbed import HostsTestbed, TestbedLock, cards, real, working_folder
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

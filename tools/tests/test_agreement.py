@@ -94,7 +94,7 @@ def test_a_tester_that_is_missing_leaves_its_points_out(results: Path, monkeypat
     def absent(self: BiasedFake, testbed: AnyTestbed) -> str:
         return "biased-fake is not installed; get it there"
 
-    monkeypatch.setattr(BiasedFake, "supported", absent, raising=False)
+    monkeypatch.setattr(BiasedFake, "unsupported", absent, raising=False)
     record, trials, _ = run(results, repetitions=1)
     by_tester = {(summary.tester, summary.status): summary.reason for summary in summarise(record, trials)}
     assert by_tester == {

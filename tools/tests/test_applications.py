@@ -122,7 +122,7 @@ def test_a_trial_of_sockperf_is_what_it_counts() -> None:
     assert [sockperf.seconds(each) for each in (0.1, 0.55, 0.56, 2)] == [1, 1, 2, 3]
     assert sockperf.counted_s(0.5) == pytest.approx(0.55)
     spec = ApplicationsSpec(name="applications", workloads=("sockperf",), duration_s=0.5, warmup_s=0)
-    assert Applications(spec).trials(TrafficSpec()) == [pytest.approx(sockperf.BEFORE_S + 1)]
+    assert Applications(spec).trial_seconds(TrafficSpec()) == [pytest.approx(sockperf.BEFORE_S + 1)]
 
 
 def test_a_price_is_of_what_came_through() -> None:

@@ -119,7 +119,7 @@ class FakeSession:
         self._journal(purpose=purpose, clause=clause, asked=spec, result=reported, trial=len(self.records))
         return reported
 
-    def found(self, clause: str, figures: TrialFigures) -> None:
+    def record_figures(self, clause: str, figures: TrialFigures) -> None:
         self._journal(purpose="figures", clause=clause, figures=figures.journaled())
 
     def progress(self, text: str) -> None:
@@ -159,7 +159,7 @@ def test_each_rate_is_measured_in_pairs_without_and_with_the_probes(session: Fak
     clauses = [record.clause for record in session.records if record.result]
     without, traced = "breakdown 10000 without", "breakdown 10000 with"
     assert clauses[:6] == [without, traced, traced, without, without, traced]
-    assert len(clauses) == 12 == len(made.trials(TrafficSpec()))
+    assert len(clauses) == 12 == len(made.trial_seconds(TrafficSpec()))
     assert [record.purpose for record in session.records if record.result].count("measure") == 1
 
 

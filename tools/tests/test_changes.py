@@ -291,7 +291,7 @@ def test_rates_of_another_number_of_rules_are_doubted() -> None:
         "removed_per_s": why,
     }
     assert each_figure(repetition_figures(record, rules=25), "doubt") == {}
-    (found,) = Changes(ChangesSpec(name="changes", rules=1000)).repetitions([record])
+    (found,) = Changes(ChangesSpec(name="changes", rules=1000)).repetition_figures([record])
     assert found.figures["installed_per_s"].doubt == why
 
 

@@ -12,7 +12,7 @@ from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import CpuUse, thread_use
 from xdplab.model import DisturbanceRule, ForwarderSpec, Path, ThreadUse
-from xdplab.runner.disturbance import Snapshot, Use, between, judge, snapshot
+from xdplab.runner.disturbance import Snapshot, Use, between, judge_trial, snapshot
 
 DUT = Dut(LocalHost(), (), Path.THROUGH, LAYOUT, FilePath("/nowhere"))
 RULE = DisturbanceRule()
@@ -35,11 +35,11 @@ def use(*threads: ThreadUse, steal: dict[int, float] | None = None, softirq_s: d
 
 
 def reasons(seen: Use, dut: Dut = DUT, **fields: Any) -> tuple[str, ...]:
-    return judge(RULE, result(stream([1000]), **fields), seen, dut).reasons
+    return judge_trial(RULE, result(stream([1000]), **fields), seen, dut).reasons
 
 
 def test_a_quiet_machine_disturbs_nothing_however_many_frames_are_lost() -> None:
-    found = judge(RULE, result(stream([1000], sent=1_000_000)), use(thread(1.0, 0.0)), DUT)
+    found = judge_trial(RULE, result(stream([1000], sent=1_000_000)), use(thread(1.0, 0.0)), DUT)
     assert not found.disturbed
 
 
@@ -141,7 +141,7 @@ def test_what_the_receive_half_on_the_senders_core_takes_is_the_forwarders(
     reported: dict[str, Any], seen: Use, machine: float, forwarder: float
 ) -> None:
     given = {name: round(value) for name, value in reported.items()}
-    found = judge(RULE, result(stream([1000]), **given), seen, DUT)
+    found = judge_trial(RULE, result(stream([1000]), **given), seen, DUT)
     assert found.stalled_share == pytest.approx(machine)
     assert found.receive_half_share == pytest.approx(forwarder)
     assert any("sender stalled" in reason for reason in found.reasons) == (machine > RULE.max_stalled_share)

@@ -173,8 +173,8 @@ def test_vpp_is_unsupported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(forwarder, "out_of_reach", lambda *_: None)
     dut = Dut(LocalHost(), (), Way.THROUGH, LAYOUT, Path("/nowhere"))
     made = make_forwarder(ForwarderSpec(name="vpp-afxdp", options={"workers": 0}))
-    assert made.supported(dut) is None
+    assert made.unsupported(dut) is None
     monkeypatch.setattr("xdplab.model.extras.find_spec", lambda name: None)
-    assert made.supported(dut) == (
+    assert made.unsupported(dut) == (
         "VPP's API: the Python library vpp-papi is not installed; pip install 'xdplab[vpp]' installs it"
     )

@@ -247,7 +247,7 @@ class Dial(Knob):
     scope: ClassVar[str] = "system"
     file = Path(os.environ.get("DIAL", "/nowhere"))
     def check(self, value): return value
-    def supported(self, context, value): return None
+    def unsupported(self, context, value): return None
     def read(self, context): return self.file.read_text()
     def apply(self, context, value): self.file.write_text(str(value))
     def verify(self, context, value): pass

@@ -26,12 +26,12 @@ class NoTun(OvsHost):
 @pytest.mark.parametrize("name", ["ovs-afxdp", "ovs-afpacket", "ovs-dpdk"])
 def test_open_vswitch_is_unsupported_with_the_reason(name: str, tmp_path: Path) -> None:
     dut = dut_maker(tmp_path)
-    reason = forwarder(name).supported(dut(NoTun()))
+    reason = forwarder(name).unsupported(dut(NoTun()))
     assert reason == (
         f"Open vSwitch makes a tap device for each bridge, and {TUN} cannot be opened ({WHY}): "
         "modprobe tun; a container must be given this device"
     )
-    assert TUN not in str(forwarder(name).supported(dut(OvsHost())))
+    assert TUN not in str(forwarder(name).unsupported(dut(OvsHost())))
 
 
 def test_the_device_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,13 @@ from lab.work import dut
 from xdplab.forwarders import node, work
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp
-from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsOptions
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, UserspaceOptions
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, tables
 from xdplab.hosts import LocalHost
 from xdplab.methods.applications.ends import Ends
 from xdplab.model import InputError, Pipeline, StreamSpec
 from xdplab.runner import make_plan
-from xdplab.runner.place import dut_of, tester_ports_of
+from xdplab.runner.ports import dut_of, tester_ports_of
 from xdplab.testbed import Port
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testers import make_tester
@@ -101,7 +101,7 @@ def test_one_pair_of_addresses_is_all_that_two_ports_have() -> None:
 
 
 def test_ours_has_forty_tables_and_each_leads_to_one_that_is_there() -> None:
-    given = tables(dut(f"openflow:{OURS}"), ("p0", "p1"), OvsOptions())
+    given = tables(dut(f"openflow:{OURS}"), ("p0", "p1"), UserspaceOptions())
     numbers = {int(re.match(r"table=(\d+)", line)[1]) for line in given.flows}  # type: ignore[index]
     assert numbers == set(range(40))
     targets = {

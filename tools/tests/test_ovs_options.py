@@ -11,7 +11,7 @@ from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, OFFLOAD, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
 
 from xdplab.forwarders.ovs.forwarder import OvsAfpacket, OvsAfxdp, OvsDpdk
-from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, cpu_set, keys
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, UserspaceOptions, cpu_set, keys
 from xdplab.model import CpuLayout, InputError
 
 SERIES = Path(__file__).resolve().parents[2] / "ovs/patches"
@@ -103,19 +103,19 @@ def test_a_list_of_cpus_has_plus_signs_or_commas() -> None:
 def test_an_option_that_the_build_does_not_know_is_unsupported(option: str, dut: MakeDut) -> None:
     key, value = PATCHED[option]
     there = forwarder(f"ovs-afxdp:{option}={value}")
-    reason = there.supported(dut(OvsHost()))
+    reason = there.unsupported(dut(OvsHost()))
     assert reason == (
         f"{option}={value}: OVS build 'stock' (Open vSwitch 3.1.0) has no {key}; "
         f"patch {patch_of(option)} of ovs/ brings it"
     )
-    assert forwarder(f"ovs-afxdp:{option}={value}").supported(dut(OvsHost(ALL_KEYS))) is None
+    assert forwarder(f"ovs-afxdp:{option}={value}").unsupported(dut(OvsHost(ALL_KEYS))) is None
 
 
 def test_need_wakeup_is_unsupported_where_ovs_took_it_out_and_not_written_unless_asked_for(dut: MakeDut) -> None:
     newer = OvsHost([key for key in ovs_host.STOCK_KEYS if key != "use-need-wakeup"])
-    assert "has no use-need-wakeup" in forwarder("ovs-afxdp:use_need_wakeup=true").supported(dut(newer))
+    assert "has no use-need-wakeup" in forwarder("ovs-afxdp:use_need_wakeup=true").unsupported(dut(newer))
     plain = forwarder("ovs-afxdp")
-    assert plain.supported(dut(newer)) is None
+    assert plain.unsupported(dut(newer)) is None
     assert plain.interface(0, dut(newer)) == ("b0", ["type=afxdp", "options:xdp-mode=native", "options:n_rxq=1"])
 
 
@@ -153,7 +153,7 @@ def test_all_programs_come_from_the_folder_of_the_build(kind: str, dut: MakeDut)
     host.files["/opt/ovs/build.json"] = json.dumps(BUILD)
     made = forwarder(f"{kind}:build=/opt/ovs")
     there = dut(host)
-    assert made.supported(there) is None
+    assert made.unsupported(there) is None
     made.start(there)
     made.counters()
     reported = made.mode()
@@ -174,24 +174,24 @@ def test_a_build_that_is_missing_names_the_command_that_makes_it(
 ) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
     program = f"{tmp_path}/ovs/4.0.0-patched/ovs-vswitchd"
-    reason = forwarder("ovs-afxdp:build=4.0.0-patched").supported(dut(OvsHost(absent=[program])))
+    reason = forwarder("ovs-afxdp:build=4.0.0-patched").unsupported(dut(OvsHost(absent=[program])))
     assert reason.startswith(f"OVS build '4.0.0-patched': {program} is not there; `ovs/build --base 4.0.0 ")
     daemon = "/usr/lib/openvswitch-switch/ovs-vswitchd"
-    stock = forwarder("ovs-afxdp").supported(dut(OvsHost(absent=[daemon])))
+    stock = forwarder("ovs-afxdp").unsupported(dut(OvsHost(absent=[daemon])))
     assert stock == f"{daemon} is not installed (package openvswitch-switch); `ci/setup` installs it"
 
 
 def test_a_build_without_dpdk_is_unsupported_for_ovs_dpdk(dut: MakeDut) -> None:
-    assert "built without DPDK" in forwarder("ovs-dpdk:build=/opt/ovs").supported(dut(OvsHost()))
+    assert "built without DPDK" in forwarder("ovs-dpdk:build=/opt/ovs").unsupported(dut(OvsHost()))
 
 
 def test_pmd_threads_take_cpus_that_neither_tester_nor_napi_uses(dut: MakeDut) -> None:
-    reason = forwarder("ovs-afxdp:pmd_cores=2").supported(dut(OvsHost()))
+    reason = forwarder("ovs-afxdp:pmd_cores=2").unsupported(dut(OvsHost()))
     assert reason.startswith("pmd_cores=2: PMD threads may use CPU 1 here")
     wide = CpuLayout(tester_tx=0, forwarder=1, dut_napi=2, housekeeping=(2, 3))
-    assert "CPU 1/3 here" in forwarder("ovs-dpdk:pmd_cpus=1+2").supported(dut(OvsHost(), wide))
+    assert "CPU 1/3 here" in forwarder("ovs-dpdk:pmd_cpus=1+2").unsupported(dut(OvsHost(), wide))
     two = forwarder("ovs-afxdp:pmd_cores=2")
-    assert two.supported(dut(OvsHost(), wide)) is None
+    assert two.unsupported(dut(OvsHost(), wide)) is None
     assert two.threads(wide).settings == ["pmd-cpu-mask=0xa"]
 
 
@@ -202,8 +202,8 @@ def test_hugepages_of_the_umems_are_asked_for(dut: MakeDut) -> None:
     assert small.required_knobs() == {"hugepages_2m": 4}
 
 
-@pytest.mark.parametrize("options", [OvsOptions, OvsAfxdpOptions, OvsDpdkOptions])
-def test_each_key_says_what_proves_it(options: type[OvsOptions]) -> None:
+@pytest.mark.parametrize("options", [UserspaceOptions, OvsAfxdpOptions, OvsDpdkOptions])
+def test_each_key_says_what_proves_it(options: type[UserspaceOptions]) -> None:
     """Where that is a method, the forwarders of this type have it."""
     found = [key for info in options.model_fields.values() for key in info.metadata if isinstance(key, OvsKey)]
     for key in found:
@@ -221,4 +221,4 @@ def test_a_key_that_nothing_proves_is_refused(column: Any) -> None:
 
 
 def test_options_that_all_three_take_have_one_meaning() -> None:
-    assert keys(OvsOptions) < keys(OvsDpdkOptions) < keys(OvsAfxdpOptions)
+    assert keys(UserspaceOptions) < keys(OvsDpdkOptions) < keys(OvsAfxdpOptions)

@@ -21,7 +21,7 @@ from xdplab.hosts import Host
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Unsupported, XdplabError, plugins
 from xdplab.runner import refusals
-from xdplab.runner.restore import OF_DRIVER, Settings
+from xdplab.runner.settings import OF_DRIVER, Settings
 from xdplab.testbed import Port, TestbedLock, cards
 
 A0, A1 = "0000:02:00.0", "0000:03:00.0"

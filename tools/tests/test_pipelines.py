@@ -19,7 +19,7 @@ from xdplab.forwarders import work
 from xdplab.forwarders.kernel.router import LinuxRouter, RouterOptions, _Router, _rules
 from xdplab.forwarders.ovs.daemon import BRIDGE
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk, OvsForwarder
-from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsOptions
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, UserspaceOptions
 from xdplab.forwarders.ovs.pipelines import TUNNEL_ENDS, route_added, tables
 from xdplab.model import InputError, Pipeline, StreamSpec, Unsupported, XdplabError
 from xdplab.model.pipeline import KINDS, TOPOLOGIES, WITH_PODS
@@ -142,7 +142,7 @@ def test_a_routing_table_has_its_prefixes_and_one_takes_the_traffic() -> None:
 def test_open_vswitch_is_given_every_pipeline(kind: str) -> None:
     asked = dut({"route": "route:7", "acl": "acl:9x3"}.get(kind, f"{kind}:2" if kind in WITH_PODS else kind))
     further = ["p1a", "p1b", "p2a", "p2b"] if kind in TOPOLOGIES else []
-    made = tables(asked, ("p0", "p1"), OvsOptions(), further)
+    made = tables(asked, ("p0", "p1"), UserspaceOptions(), further)
     marked = [rule for rule in made.flows if "cookie=1," in rule or "cookie=2," in rule]
     expected = {"cross": 0, "conntrack": 3, "nat": 3}
     assert len(marked) == expected.get(kind, 2)
@@ -156,7 +156,7 @@ def test_frames_pass_all_containers_on_their_way_and_the_first_rule_of_each_dire
     way: tuple[str, str],
 ) -> None:
     inside = ["p1a", "p1b", "p2a", "p2b", "p3a", "p3b"]
-    rules = tables(dut("containers:3"), ("p0", "p1"), OvsOptions(), inside).flows
+    rules = tables(dut("containers:3"), ("p0", "p1"), UserspaceOptions(), inside).flows
     out = dict(re.findall(r"in_port=(\w+),actions=output:(\w+)", "\n".join(rules)))
     other = {a: b for pair in zip(inside[::2], inside[1::2], strict=True) for a, b in (pair, pair[::-1])}
     at, last, passed = way[0], way[1], []
@@ -169,7 +169,7 @@ def test_frames_pass_all_containers_on_their_way_and_the_first_rule_of_each_dire
 
 
 def test_what_an_end_of_a_tunnel_sends_leaves_by_its_own_link_and_comes_in_by_the_other() -> None:
-    rules = tables(dut("geneve-link"), ("p0", "p1"), OvsOptions(), ["u1", "u2", "t1", "t2"]).flows
+    rules = tables(dut("geneve-link"), ("p0", "p1"), UserspaceOptions(), ["u1", "u2", "t1", "t2"]).flows
     here, there = TUNNEL_ENDS
     for source, target, by, at in ((here, there, "u1", "u2"), (there, here, "u2", "u1")):
         outer = f"udp,nw_src={source},nw_dst={target},tp_dst=6081"
@@ -186,19 +186,19 @@ def test_containers_are_of_the_testbed_that_builds_its_hosts() -> None:
 
 
 def test_dpdk_that_counts_its_memory_wrongly_is_refused_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OvsForwarder, "supported", lambda self, dut: None)
+    monkeypatch.setattr(OvsForwarder, "unsupported", lambda self, dut: None)
     version = {"version": "ovs-vswitchd (Open vSwitch) 3.1.0 DPDK 22.11.1"}
     monkeypatch.setattr("xdplab.forwarders.ovs.forwarder.build_facts", lambda host, build: version)
     monkeypatch.setattr(OvsDpdk, "build", lambda self, host: None)
 
     def refused(pipeline: str, **options: Any) -> bool:
-        return "takes its UMEM for smaller" in (OvsDpdk(OvsDpdkOptions(**options)).supported(dut(pipeline)) or "")
+        return "takes its UMEM for smaller" in (OvsDpdk(OvsDpdkOptions(**options)).unsupported(dut(pipeline)) or "")
 
     assert [refused(each) for each in ("taps:1", "vhost-user:1", "containers:1", "cross")] == [True, True, False, False]
     assert not refused("taps:1", hugepages=True)
     assert not refused("taps:1", port="af_packet")
     for on_links in ("containers:1", "af-xdp-apps:1", "geneve-link"):
-        reason = OvsDpdk(OvsDpdkOptions(port="pmd")).supported(dut(on_links))
+        reason = OvsDpdk(OvsDpdkOptions(port="pmd")).unsupported(dut(on_links))
         assert reason == f"pipeline {on_links}: with port=pmd a port is a card, and the links of this pipeline are not"
     version["version"] = "ovs-vswitchd (Open vSwitch) 3.5.0 DPDK 24.11.2"
     assert not refused("taps:1")
@@ -206,7 +206,7 @@ def test_dpdk_that_counts_its_memory_wrongly_is_refused_where_it_matters(monkeyp
 
 def test_options_that_make_other_rules_are_not_dropped_in_silence() -> None:
     with pytest.raises(Unsupported, match="rules=flows: these are rules of pipeline cross, not of nat"):
-        tables(dut("nat"), ("p0", "p1"), OvsOptions(rules="flows"))
+        tables(dut("nat"), ("p0", "p1"), UserspaceOptions(rules="flows"))
 
 
 @pytest.mark.parametrize(("kind", "adds"), [("route", "ip protocol udp"), ("conntrack", "ct state established")])
@@ -224,8 +224,8 @@ def test_a_kernel_without_flowtables_says_so_and_one_that_takes_none_too() -> No
     host: Any = SimpleNamespace(run=lambda argv, **_: done)
     router = LinuxRouter(RouterOptions(flowtable=True))
     there = replace(asked, host=host, ports=tuple(SimpleNamespace(lasting=False) for _ in asked.ports))  # type: ignore[misc]
-    assert (router.supported(there) or "").startswith("flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW")
-    assert "meets no access list" in (router.supported(replace(there, pipeline=dut("acl:5").pipeline)) or "")
+    assert (router.unsupported(there) or "").startswith("flowtable=true: this kernel has no flowtables (CONFIG_NF_FLOW")
+    assert "meets no access list" in (router.unsupported(replace(there, pipeline=dut("acl:5").pipeline)) or "")
     router.instance = _Router(there, flowtable=True)
     assert "not in force" in (router.ineffective() or "")
 

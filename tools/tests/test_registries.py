@@ -103,8 +103,8 @@ def test_a_knob_types_its_value(knob: str, value: Any, kept: Any) -> None:
 def test_a_layout_that_needs_a_third_cpu_is_unsupported_on_two() -> None:
     context = KnobContext(LocalHost(), (), LAYOUT, (0, 1))
     knob = make_knob("cpu_layout")
-    assert "needs three CPUs" in (knob.supported(context, "2C2T") or "")
-    assert knob.supported(context, "1C1T") is None
+    assert "needs three CPUs" in (knob.unsupported(context, "2C2T") or "")
+    assert knob.unsupported(context, "1C1T") is None
     assert knob.layout(context, "1C1T").dut_napi == LAYOUT.forwarder
     assert knob.layout(context, "inline") == LAYOUT
 
@@ -112,5 +112,5 @@ def test_a_layout_that_needs_a_third_cpu_is_unsupported_on_two() -> None:
 def test_two_threads_of_one_core_and_two_cores_never_take_the_testers_cpu() -> None:
     context = KnobContext(LocalHost(), (), LAYOUT, (0, 1, 2))
     knob = make_knob("cpu_layout")
-    found = [knob.layout(context, value).dut_napi for value in ("1C2T", "2C2T") if not knob.supported(context, value)]
+    found = [knob.layout(context, value).dut_napi for value in ("1C2T", "2C2T") if not knob.unsupported(context, value)]
     assert found == [2]  # CPU 2 is either a sibling of the forwarder's or not

@@ -295,7 +295,7 @@ def test_a_search_in_which_every_step_was_disturbed_says_a_bound_that_the_machin
     tmp_path: Path, disturb: Callable[[Bad], None]
 ) -> None:
     trials = searched(tmp_path, disturb, bad=lambda at, purpose, attempt: purpose == "search")
-    (one,) = make_method(trials_of(tmp_path).study.method).repetitions(trials)
+    (one,) = make_method(trials_of(tmp_path).study.method).repetition_figures(trials)
     found = one.figures["ndr_pps"]
     assert (found.limited_by, found.high, found.doubt) == ("machine", math.inf, "")
     assert found.value == found.low > 0

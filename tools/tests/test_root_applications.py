@@ -17,7 +17,7 @@ from lab.rooted import Lab
 from xdplab.hosts.kernel import version_of
 from xdplab.methods.applications.ends import Ends
 from xdplab.model import TestbedSpec
-from xdplab.runner.place import dut_of
+from xdplab.runner.ports import dut_of
 from xdplab.testbed import open_testbed
 
 pytestmark = pytest.mark.root

@@ -24,7 +24,7 @@ from xdplab.hosts import LocalHost, NetnsHost
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import CpuLayout, plugins
 from xdplab.model.design import Scalar
-from xdplab.runner.restore import Settings
+from xdplab.runner.settings import Settings
 from xdplab.testbed import Port, TestbedLock
 
 pytestmark = pytest.mark.root
@@ -81,7 +81,7 @@ def context() -> Iterator[KnobContext]:
 def machine_settings() -> dict[str, Any]:
     """What the knobs of the machine would save now."""
     here = KnobContext(LocalHost(), (), CpuLayout(tester_tx=0, forwarder=1), tuple(sorted(os.sched_getaffinity(0))))
-    live = {name: value for name, value in OF_THE_MACHINE.items() if make_knob(name).supported(here, value) is None}
+    live = {name: value for name, value in OF_THE_MACHINE.items() if make_knob(name).unsupported(here, value) is None}
     return {name: make_knob(name).read(here) for name in live}
 
 
@@ -89,7 +89,7 @@ def machine_settings() -> dict[str, Any]:
 def test_what_is_live_on_veth_is_set_seen_and_put_back(name: str, context: KnobContext) -> None:
     knob = make_knob(name)
     value = knob.check(ON_VETH[name])
-    reason = knob.supported(context, value)
+    reason = knob.unsupported(context, value)
     if name in SINCE and tuple(map(int, platform.release().split(".")[:2])) < SINCE[name]:
         version = ".".join(map(str, SINCE[name]))
         assert (reason or "").startswith(f"{name}: Linux {platform.release()} ")
@@ -108,7 +108,7 @@ def test_what_is_live_on_veth_is_set_seen_and_put_back(name: str, context: KnobC
 def test_what_the_machine_has_is_set_seen_and_put_back(name: str, context: KnobContext) -> None:
     knob = make_knob(name)
     value = knob.check(OF_THE_MACHINE[name])
-    reason = knob.supported(context, value)
+    reason = knob.unsupported(context, value)
     if reason:
         pytest.skip(reason)
     settings = Settings(TestbedLock("knobs"), context, {name: value})
@@ -125,7 +125,7 @@ def test_what_the_machine_has_is_set_seen_and_put_back(name: str, context: KnobC
 @pytest.mark.parametrize("name", NOT_ON_VETH)
 def test_what_veth_has_not_got_is_said(name: str, context: KnobContext) -> None:
     knob = make_knob(name)
-    reason = knob.supported(context, knob.check(NOT_ON_VETH[name])) or ""
+    reason = knob.unsupported(context, knob.check(NOT_ON_VETH[name])) or ""
     assert reason.startswith(f"{name}: ")
     assert "veth" in reason
 

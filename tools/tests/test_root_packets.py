@@ -52,7 +52,7 @@ def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[testbed.Testbed]:
 @pytest.fixture(scope="module", params=["xdpgen", "trex"])
 def tester(request: pytest.FixtureRequest, wire: testbed.Testbed) -> Iterator[testers.Tester]:
     made = testers.make_tester(request.param)
-    reason = made.supported(wire)
+    reason = made.unsupported(wire)
     if reason:
         pytest.skip(reason)
     yield made

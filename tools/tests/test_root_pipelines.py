@@ -22,7 +22,7 @@ from xdplab.hosts import LocalHost
 from xdplab.measure.datapath import ENDS
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
 from xdplab.model.pipeline import PipelineText
-from xdplab.runner.place import dut_of, tester_ports_of
+from xdplab.runner.ports import dut_of, tester_ports_of
 from xdplab.runner.work_proof import WorkProof, prove_work
 from xdplab.testbed import EmbeddedTestbed
 from xdplab.testers import TesterContext

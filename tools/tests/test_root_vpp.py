@@ -18,7 +18,7 @@ from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.control import VppControl
 from xdplab.forwarders.vpp.forwarder import Interface, VppForwarder
 from xdplab.model import ForwarderSpec, Path as Way, Point, PointFailed, TestbedSpec, Unsupported
-from xdplab.runner.place import dut_of
+from xdplab.runner.ports import dut_of
 from xdplab.runner.work_proof import WorkProof
 from xdplab.testbed import open_testbed
 from xdplab.tools import project_root

@@ -81,8 +81,8 @@ def test_a_setting_has_one_place() -> None:
 
 
 def test_too_few_cpus_and_a_driver_that_spreads_nothing_are_reported() -> None:
-    assert program().supported(dut(2, "ice")) == "4 cores: the tester leaves 1 of this machine's 2 CPUs"
-    assert "veth gives all frames of a sender to one queue of b0" in str(program().supported(dut(8, "veth")))
+    assert program().unsupported(dut(2, "ice")) == "4 cores: the tester leaves 1 of this machine's 2 CPUs"
+    assert "veth gives all frames of a sender to one queue of b0" in str(program().unsupported(dut(8, "veth")))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_pipeline_route_takes_nothing_that_it_would_ignore(
     options: dict[str, Any], workload: NfTraffic, why: str | None
 ) -> None:
     made = XskFunctions(NfPoint.model_validate(options), workload)
-    reported = made.supported(replace(dut(8, "ice"), pipeline=Pipeline(kind="route", rules=10)))
+    reported = made.unsupported(replace(dut(8, "ice"), pipeline=Pipeline(kind="route", rules=10)))
     assert (
         reported is None if why is None else (reported or "").startswith("pipeline route:10: ") and why in str(reported)
     )

@@ -10,8 +10,9 @@ from lab.card import Machine
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, plugins
 from xdplab.model.design import Scalar
-from xdplab.runner import restore
-from xdplab.runner.restore import Settings, recover
+from xdplab.runner import recovery
+from xdplab.runner.recovery import recover
+from xdplab.runner.settings import Settings
 from xdplab.testbed import Port, TestbedLock
 
 FILES = {"/sys/class/net/p0/napi_defer_hard_irqs": "0"}
@@ -127,7 +128,7 @@ def test_after_kill_9_settings_go_back_in_reverse_order(monkeypatch: pytest.Monk
         def down(self) -> None:
             self.lock.release()
 
-    monkeypatch.setattr(restore, "open_testbed", lambda spec: Left())
+    monkeypatch.setattr(recovery, "open_testbed", lambda spec: Left())
     done = recover(TestbedSpec(name="t", kind="fake"))
     assert [line.split()[0] for line in done] == ["rss_queues", "channels"]
     assert state(host) == before
@@ -154,7 +155,7 @@ class _Number(Knob):
 def test_knobs_that_are_each_to_come_after_the_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     after = {"mine": ("yours",), "yours": ("mine",), "other": ("nobody",)}
     made = {name: type(name, (_Number,), {"name": name, "after": them})() for name, them in after.items()}
-    monkeypatch.setattr(restore, "make_knob", made.__getitem__)
+    monkeypatch.setattr("xdplab.runner.settings.make_knob", made.__getitem__)
     with pytest.raises(InputError, match="knobs mine, yours: each is to be set after another of them"):
         settings(card(), mine=1, other=1, yours=1)
     assert list(settings(card(), yours=1, other=1).foreseeable()) == ["yours", "other"]

@@ -39,7 +39,7 @@ from xdplab.model.slices import (
     slices_of,
     upper_ns,
 )
-from xdplab.runner.place import watch_of
+from xdplab.runner.ports import watch_of
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext, Watch
 from xdplab.testers.fake import FakeTester

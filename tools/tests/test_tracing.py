@@ -80,7 +80,7 @@ class Session:
         self._journal(purpose=purpose, clause=clause, asked=spec, result=reported, trial=len(self.records))
         return reported
 
-    def found(self, clause: str, figures: TrialFigures) -> None:
+    def record_figures(self, clause: str, figures: TrialFigures) -> None:
         self._journal(purpose="figures", clause=clause, figures=figures.journaled())
 
     def progress(self, text: str) -> None:
@@ -127,7 +127,7 @@ def test_each_round_has_a_trial_without_and_one_for_each_way(session: Session) -
     clauses = [record.clause.split()[-1] for record in session.records if record.result]
     one = ["without", "in-band", "bpf", "perf"]
     assert clauses == (one + one[::-1]) * 2
-    assert len(clauses) == len(made.trials(TrafficSpec()))
+    assert len(clauses) == len(made.trial_seconds(TrafficSpec()))
     assert [record.purpose for record in session.records if record.result].count("measure") == 1
 
 

@@ -196,11 +196,11 @@ def test_dedicated_cpus_that_are_not_there_end_the_command_before_anything_start
 ) -> None:
     monkeypatch.setenv("XDPLAB_TREX", str(release(tmp_path / "v3")))
     testbed = FakeTestbed(TestbedSpec(name="t", kind="fake"))
-    reason = Trex(TrexOptions(mode="dedicated")).supported(testbed)
+    reason = Trex(TrexOptions(mode="dedicated")).unsupported(testbed)
     assert reason is not None
     assert reason.startswith("mode=dedicated: two housekeeping CPUs")
     assert "\n" not in reason
-    assert Trex(TrexOptions()).supported(testbed) is None
+    assert Trex(TrexOptions()).unsupported(testbed) is None
 
 
 def release(folder: Path) -> Path:
@@ -233,7 +233,7 @@ def test_it_is_found_by_option_by_setting_and_on_path(tmp_path: Path, monkeypatc
     # what was asked for by name is not replaced by another release
     assert trex_server.find(str(tmp_path / "nowhere")) is None
     nowhere = Trex(TrexOptions(path=str(tmp_path / "nowhere")))
-    reason = nowhere.supported(FakeTestbed(TestbedSpec(name="t", kind="fake")))
+    reason = nowhere.unsupported(FakeTestbed(TestbedSpec(name="t", kind="fake")))
     assert reason == f"path={tmp_path}/nowhere: no TRex release there: t-rex-64 and its client library are missing"
 
 

@@ -146,15 +146,15 @@ def test_trex_is_asked_for_what_its_start_needs(testbed: HostsTestbed, monkeypat
     script = "/opt/trex/v3.08/t-rex-64"
     reasons = []
     for path in (script, TREX["config"]):
-        reasons.append(Trex().supported(testbed))
+        reasons.append(Trex().unsupported(testbed))
         there.add(path)
     assert reasons == [f"t: {path} of the testbed file's trex is not there" for path in (script, TREX["config"])]
     tcp = "sl local_address rem_address st\n 0: 00000000:1195 00000000:0000 0A 0\n"
     testbed.tester_host._machine.files["/proc/net/tcp"] = tcp  # type: ignore[attr-defined]
-    assert Trex().supported(testbed) == "t: a TRex server runs there; trex:server=192.0.2.1 uses it"
+    assert Trex().unsupported(testbed) == "t: a TRex server runs there; trex:server=192.0.2.1 uses it"
     testbed.tester_host._machine.files["/proc/net/tcp"] = tcp.replace("1195", "0016")  # type: ignore[attr-defined]
-    assert Trex().supported(testbed) is None
-    assert Trex(TrexOptions(server="192.0.2.1")).supported(testbed) is None
+    assert Trex().unsupported(testbed) is None
+    assert Trex(TrexOptions(server="192.0.2.1")).unsupported(testbed) is None
     assert pool(testbed, "trex").missing(point(Way.REFLECT)) == (
         "tester trex: TRex needs two ports, and cannot reflect at the far end"
     )
@@ -165,10 +165,10 @@ def test_trex_is_asked_for_what_its_start_needs(testbed: HostsTestbed, monkeypat
 def test_without_a_start_a_running_one_is_to_be_named(testbed: HostsTestbed) -> None:
     other = HostsTestbed(spec())
     other.up()
-    reason = Trex().supported(other)
+    reason = Trex().unsupported(other)
     assert reason is not None
     assert "name one that runs, trex:server=ADDRESS" in reason
-    assert Trex(TrexOptions(server="192.0.2.1")).supported(other) is None
+    assert Trex(TrexOptions(server="192.0.2.1")).unsupported(other) is None
     other.down()
 
 
@@ -181,7 +181,7 @@ def dut(testbed: HostsTestbed, kind: str = "cross") -> Dut:
 def test_what_needs_interfaces_of_a_and_c_is_refused(testbed: HostsTestbed) -> None:
     testbed.up()
     forwarder: Any = SimpleNamespace(
-        name="f", pipelines=("cross", "nat"), takes_ports=False, supported=lambda dut: None
+        name="f", pipelines=("cross", "nat"), takes_ports=False, unsupported=lambda dut: None
     )
     settings: Any = SimpleNamespace(unsupported=lambda: None)
 

@@ -16,7 +16,7 @@ from xdplab.forwarders.kernel.veth_pair import VethPair
 from xdplab.methods.applications.ends import Ends
 from xdplab.model import ForwarderSpec, Path as FramePath, Pipeline, PointFailed, TestbedSpec, TrialRecord
 from xdplab.runner import refusals
-from xdplab.runner.place import dut_of, ports_of, tester_ports_of
+from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.testbed import Port
 from xdplab.testbed.fake import FakeTestbed
 
@@ -43,7 +43,7 @@ def test_a_and_c_have_the_direct_link_and_b_has_no_port(monkeypatch: pytest.Monk
     assert tester_ports_of(testbed, routed).routers == (testbed.ports["b0"].mac, testbed.ports["b1"].mac)
     monkeypatch.setattr(FakeTestbed, "direct_ports", lambda _: None)
     assert dut_of(testbed, PAIR, LAYOUT).peers == ()
-    assert "only on the embedded testbed" in str(VethPair(VethPair.options_model()).supported(dut()))
+    assert "only on the embedded testbed" in str(VethPair(VethPair.options_model()).unsupported(dut()))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_doctor_and_run_say_the_same_of_another_machine() -> None:
     away.name = "B"
     found = vpp(away)
     assert (found.state, found.fix) == ("optional", out_of_reach(away))
-    reason = make_forwarder(ForwarderSpec(name="vpp-afxdp")).supported(dut(away))
+    reason = make_forwarder(ForwarderSpec(name="vpp-afxdp")).unsupported(dut(away))
     assert reason == found.fix
     assert "shared memory of that machine" in str(reason)
 
@@ -75,7 +75,7 @@ def test_a_prefix_is_taken_for_its_program() -> None:
 @pytest.mark.parametrize("name", ["vpp-afxdp", "vpp-afpacket", "vpp-dpdk"])
 def test_without_vpp_the_reason_says_how_to_get_it(name: str) -> None:
     forwarder = make_forwarder(ForwarderSpec(name=name))
-    reason = forwarder.supported(dut(Answering())) or ""
+    reason = forwarder.unsupported(dut(Answering())) or ""
     package = "vpp-plugin-dpdk" if name == "vpp-dpdk" else "vpp-plugin-core"
     assert "not installed: no program on PATH" in reason
     assert f"install FD.io's Debian packages vpp and {package} (25.06 or later)" in reason
@@ -86,13 +86,13 @@ def test_without_vpp_the_reason_says_how_to_get_it(name: str) -> None:
 
 def test_a_named_program_that_is_not_there_is_named() -> None:
     forwarder = make_forwarder(ForwarderSpec(name="vpp-afxdp", options={"vpp": "/opt/vpp"}))
-    assert "no program at /opt/vpp" in (forwarder.supported(dut(Answering())) or "")
+    assert "no program at /opt/vpp" in (forwarder.unsupported(dut(Answering())) or "")
 
 
 def test_zero_copy_on_veth_is_unsupported_with_the_reason() -> None:
     host = Answering({("ethtool", "-i", "b0-x"): "driver: veth\nversion: 1.0\n", ("which", "vpp"): "/usr/bin/vpp"})
     forwarder = make_forwarder(ForwarderSpec(name="vpp-afxdp", options={"zero_copy": "zero-copy"}))
-    assert "the veth driver of port b0-x has no NETDEV_XDP_ACT_XSK_ZEROCOPY" in (forwarder.supported(dut(host)) or "")
+    assert "the veth driver of port b0-x has no NETDEV_XDP_ACT_XSK_ZEROCOPY" in (forwarder.unsupported(dut(host)) or "")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_each_worker_needs_a_cpu_that_nobody_else_has(
 ) -> None:
     layout = CpuLayout(tester_tx=0, forwarder=1, housekeeping=housekeeping)
     forwarder = make_forwarder(ForwarderSpec(name="vpp-afxdp", options={"workers": workers}))
-    reason = forwarder.supported(dut(Answering({("which", "vpp"): "/usr/bin/vpp"}), layout))
+    reason = forwarder.unsupported(dut(Answering({("which", "vpp"): "/usr/bin/vpp"}), layout))
     assert (reason is None) == enough
     assert enough or f"workers={workers}: a CPU of its own is needed for each" in (reason or "")
 

@@ -46,7 +46,7 @@ ELSEWHERE = {
 }
 #: Function -> why it may say such a word without a decision.
 WORDS = {
-    "analysis/gate.py:GateResult.sentence": "the verdict of judge, by the interval of compare_points",
+    "analysis/gate.py:GateResult.sentence": "the verdict of judge_gate, by the interval of compare_points",
     "analysis/answers/answer.py:_unasked": "names the command that says it",
     "analysis/answers/ranking.py:": "that nothing is said",
     "analysis/runs/trend.py:": "two names of a step, which stands where the order of the runs is not chance (_chance)",

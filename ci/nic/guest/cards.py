@@ -18,7 +18,7 @@ from xdplab.hosts.waiting import wait_until
 from xdplab.knobs import KnobContext
 from xdplab.model import CpuLayout, Path as Way, validated
 from xdplab.model.design import Scalar
-from xdplab.runner.restore import Settings
+from xdplab.runner.settings import Settings
 from xdplab.testbed import Port, TestbedLock
 from xdplab.tools import bpf_program
 

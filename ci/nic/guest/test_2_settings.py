@@ -72,7 +72,7 @@ def test_what_a_driver_has_not_got_is_unsupported_with_the_reason(
     cards: dict[str, Pair], fact: Fact, driver: str, name: str, value: Scalar, reason: str
 ) -> None:
     knob = make_knob(name)
-    said = knob.supported(cards[driver].context, knob.check(value)) or ""
+    said = knob.unsupported(cards[driver].context, knob.check(value)) or ""
     assert reason in said
     if name in ("ntuple", "flow_steering"):
         fact(cards[driver], name, f"unsupported: {said.partition(': ')[2]}")

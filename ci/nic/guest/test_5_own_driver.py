@@ -18,7 +18,7 @@ from xdplab.forwarders.dpdk.testpmd import PROGRAM
 from xdplab.forwarders.ovs.forwarder import OvsDpdk
 from xdplab.model import StudySpec, TrialRecord, validated
 from xdplab.results import RunFolder
-from xdplab.runner import Job, Listener, StudyRun, make_plan, restore
+from xdplab.runner import Job, Listener, StudyRun, make_plan, recovery
 from xdplab.testbed import cards as taken_cards
 from xdplab.testers import make_tester
 
@@ -126,7 +126,7 @@ def test_cards_of_a_killed_run_are_given_back(
     run.join()
     testbed = Testbed(near, far)
     assert testbed.lock.changed
-    done = restore.recover_testbed(testbed)
+    done = recovery.recover_testbed(testbed)
     assert [line for line in done if "back to driver igb" in line] == [
         f"guest: {port.ifname} back to driver igb" for port in (near.right, far.left)
     ]

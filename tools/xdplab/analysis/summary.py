@@ -14,7 +14,7 @@ from typing import Any
 from xdplab.forwarders.base import mode_name
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.datapath import datapath_stats
-from xdplab.measure.distribution import Distribution, Sample, carried, distribution, sample_of, timed
+from xdplab.measure.distribution import Distribution, Sample, distribution, if_enough_samples, sample_of, timed
 from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
 from xdplab.measure.flows import flows_of, new_flows_of
 from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
@@ -97,7 +97,7 @@ def _summary(
 ) -> PointSummary:
     point = run.points[point_id]
     measured, chosen = _measured(method, trials, clause), trials_used(method, trials, clause)
-    figures = _repetitions(measured, [] if clause else method.repetitions(trials))
+    figures = _repetitions(measured, [] if clause else method.repetition_figures(trials))
     clean = [figure for figure in figures if not figure.disturbed]
     stands = clean if len(clean) >= P50.pairs else figures
     # a trial in which the forwarder was restarted knows no thread from its beginning to its end
@@ -133,7 +133,7 @@ def _summary(
         forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
         loss_ratio=loss_of(chosen) if returns else None,
         measured=_of_point(figures, measured),
-        p99999_us=carried(chosen, 99.999, sample_of(chosen).percentile_us(99.999)),
+        p99999_us=if_enough_samples(chosen, 99.999, sample_of(chosen).percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
         max_us=_extreme(max, (latency.max_ns for latency in latencies)),
         sent=sum(trial.result.sent for trial in chosen if trial.result),
@@ -275,7 +275,12 @@ def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord
         known = next((each for each in PERCENTILES if each.key == key), None)
         used = {each.repetition for each in usable_repetitions(figures, key)}
         own = [trial for trial in trials if trial.repetition in used]
-        if known and known.percent and one.value is not None and carried(own, known.percent, one.value) is None:
+        if (
+            known
+            and known.percent
+            and one.value is not None
+            and if_enough_samples(own, known.percent, one.value) is None
+        ):
             doubt = f"too few independent samples lie above its {known.name}"
             one = one.model_copy(update={"value": None, "doubt": doubt})
         found[key] = one

@@ -77,7 +77,7 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress:
     app.require_root(spec)
     recover(spec)
     testbed = open_testbed(spec)
-    reason = Xdpgen().supported(testbed) if spec.kind != "fake" else "it measures xdpgen on a real testbed"
+    reason = Xdpgen().unsupported(testbed) if spec.kind != "fake" else "it measures xdpgen on a real testbed"
     if reason:
         raise InputError(f"calibrate: {reason}")
     top: dict[str, list[float]] = defaultdict(list)

@@ -257,7 +257,7 @@ def up(testbed: Testbed = "embedded") -> None:
 
 @cli.command(rich_help_panel=_LAB)
 def restore(testbed: Testbed = "embedded") -> None:
-    """Put back and remove what a killed run left: settings first, then processes and namespaces.
+    """Put back and remove what a killed run left: processes and namespaces first, then settings.
 
     Example: xdplab restore --testbed lab.yaml
     """

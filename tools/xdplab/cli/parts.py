@@ -118,7 +118,7 @@ def _with_module(module: str, more: Callable[[str, Any], Iterable[str]], name: s
 
 def _forwarder(name: str, part: Any) -> Iterator[str]:
     yield from _options(part.options_model, f"{name}:OPTION=VALUE,...")
-    yield _needs(part.supported)
+    yield _needs(part.unsupported)
 
 
 def _tester(name: str, part: Any) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _tester(name: str, part: Any) -> Iterator[str]:
 
 def _knob(name: str, part: Any) -> Iterator[str]:
     yield f"values: {_values(make_knob(name))}; `unset` leaves it as it is"
-    yield _needs(part.supported)
+    yield _needs(part.unsupported)
     yield f"set after {', '.join(part.after)}" if part.after else ""
     yield "outlives a run that is killed: `xdplab restore` puts it back" if part.scope == "system" else ""
     yield f'xdplab run STUDY --set "knobs={{{name}: [VALUE, ...]}}"'
@@ -177,9 +177,9 @@ def _plain(cell: str) -> str:
     return re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", cell).replace("`", "").replace("its own", "(see the source)")
 
 
-def _needs(supported: Any) -> str:
+def _needs(unsupported: Any) -> str:
     """Where it is inactive: what it says of its own check of the machine."""
-    own = not supported.__module__.endswith(".base") and document(supported)
+    own = not unsupported.__module__.endswith(".base") and document(unsupported)
     return f"where: {own}" if own else ""
 
 

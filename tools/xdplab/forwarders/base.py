@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_c
 from xdplab.hosts import Host, NetnsHost
 from xdplab.hosts.waiting import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
-from xdplab.model.forwarder import Role
+from xdplab.model.forwarder import OnePortRole
 from xdplab.testbed import Port
 
 CROSS = Pipeline()
@@ -92,7 +92,7 @@ class Forwarder(ABC, Generic[OptionsT]):
     def __init__(self, options: OptionsT) -> None:
         self.options = options
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """None, or the reason why this machine cannot run it as asked."""
         return None
 
@@ -230,7 +230,7 @@ class Stamping(Protocol):
 class OnePort(Protocol):
     """The same program runs with one port, for a micro-benchmark."""
 
-    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+    def in_role(self, role: OnePortRole, frame_bytes: int) -> Forwarder[Any]:
         """That program.
 
         Raises:
@@ -246,7 +246,7 @@ class Receiving(Protocol):
         """By its own count, up to now."""
 
 
-def in_role(forwarder: Forwarder[Any], role: Role, frame_bytes: int) -> Forwarder[Any]:
+def in_role(forwarder: Forwarder[Any], role: OnePortRole, frame_bytes: int) -> Forwarder[Any]:
     """A forwarder's program with one port.
 
     Raises:
@@ -279,7 +279,7 @@ def probes_of(forwarder: Forwarder[Any], dut: Dut) -> ProbeTarget:
     raise Unsupported(f"{forwarder.name}: it has no probes that tell where a frame's time goes")
 
 
-def no_role(forwarder: Forwarder[Any], role: Role) -> InputError:
+def no_role(forwarder: Forwarder[Any], role: OnePortRole) -> InputError:
     """The error of a program that has no such role."""
     return InputError(f"forwarder {forwarder.name}: it cannot do {role}: it has no such part with one port")
 

@@ -65,7 +65,7 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
     def _program(self) -> str:
         return self.options.argv[0]
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The program must be there."""
         if dut.host.run(["which", "--", self._program], check=False).returncode:
             return f"{self._program}: no such program on {dut.host.name}"

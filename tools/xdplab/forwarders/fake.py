@@ -9,7 +9,7 @@ from pydantic import Field
 from xdplab.forwarders.base import Dut, Forwarder, no_role
 from xdplab.forwarders.changes import Change, Changing, Step, count_differs
 from xdplab.model import Model, PointFailed
-from xdplab.model.forwarder import Role
+from xdplab.model.forwarder import OnePortRole
 
 #: Loss ratio of a soft knee at capacity.
 KNEE_LOSS = 0.01
@@ -74,7 +74,7 @@ class FakeForwarder(Forwarder[Box], Changing):
         #: Whether a change fell into the trial that is played next.
         self.changed = False
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """As its option says."""
         return self.box.unsupported_reason or None
 
@@ -86,7 +86,7 @@ class FakeForwarder(Forwarder[Box], Changing):
     def stop(self) -> None:
         """Nothing to stop."""
 
-    def in_role(self, role: Role, frame_bytes: int) -> "FakeForwarder":
+    def in_role(self, role: OnePortRole, frame_bytes: int) -> "FakeForwarder":
         """It forwards nothing: with one port it is the same."""
         if role not in ("rxdrop", "l2fwd"):
             raise no_role(self, role)

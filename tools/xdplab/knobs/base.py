@@ -50,7 +50,7 @@ class Knob(ABC):
         """
         return value
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """None, or why this value cannot take effect here."""
         return None
 

@@ -43,7 +43,7 @@ class EthtoolKnob(ValueKnob):
         """Why a value is out of the driver's range; None when it is not."""
         return None
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The driver of each port must have it, and take the value."""
         for port in context.ports:
             if port.simulated:

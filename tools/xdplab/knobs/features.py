@@ -65,7 +65,7 @@ class PrivateFlag(ValueKnob):
             raise InputError(f"knob {self.name}: {value!r} is not FLAG=on or FLAG=off")
         return str(value)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The driver of each port must have that flag."""
         flag = str(value).partition("=")[0]
         for port in context.ports:

@@ -26,7 +26,7 @@ class IrqCpu(EachKnob):
             return int(value) if str(value).isdigit() else value
         raise InputError(f"knob {self.name}: {value!r} is none of forwarder, apart, or a CPU's number")
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The card must have interrupts, and the CPU must be there."""
         missing = first_missing(context.ports, context.host, "device/msi_irqs")
         if missing:

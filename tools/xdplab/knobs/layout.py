@@ -34,7 +34,7 @@ class CpuLayoutKnob(Knob):
             raise InputError(f"knob {self.name}: {value!r} is none of {', '.join(_VALUES)}")
         return str(value)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The CPUs it needs must exist."""
         return (
             None if self._napi_cpu(context, value) is not None or value == "inline" else self._missing(context, value)

@@ -35,7 +35,7 @@ class IrqSuspendTimeout(ValueKnob):
         """A whole number of ns."""
         return whole_number(self.name, value, 0, 2**31 - 1)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The kernel must list NAPIs of each port, with this setting (6.13)."""
         for port in context.ports:
             if port.simulated:

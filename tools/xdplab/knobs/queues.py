@@ -76,7 +76,7 @@ class RssQueues(ValueKnob):
         """A number of queues."""
         return whole_number(self.name, value, 1, _MAX_QUEUES)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """There must be a table, one that ethtool can put back, and that many queues."""
         for port in context.ports:
             table = self.present(context.host, port.ifname)
@@ -108,7 +108,7 @@ class RssQueues(ValueKnob):
                 raise Unsupported(f"{self.name}: {ifname} spreads over queues {sorted(set(table))} after {value}")
 
     def restore_one(self, context: KnobContext, ifname: str, table: Any) -> None:
-        """The driver's default, which it was (see `supported`)."""
+        """The driver's default, which it was (see `unsupported`)."""
         if self.present(context.host, ifname) != table:
             context.host.run(["ethtool", "-X", ifname, "default"])
             if self.present(context.host, ifname) != table:
@@ -155,7 +155,7 @@ class FlowSteering(EachKnob):
         except InputError:
             raise InputError(f"knob {self.name}: {value!r} is neither a queue nor off") from None
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The driver must have rules for flows, switched on; `off` needs nothing."""
         for port in context.ports if value != "off" else ():
             features = shown(context.host, "-k", port.ifname)

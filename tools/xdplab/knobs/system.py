@@ -31,7 +31,7 @@ class _BusySysctl(_SystemKnob):
         """A time in us."""
         return whole_number(self.name, value, 0, 1_000_000)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The kernel must have been built with busy polling."""
         found = context.machine.run(["test", "-w", self.file], check=False)
         return f"{self.name}: {self.file} is not there, or not ours to write" if found.returncode else None
@@ -86,7 +86,7 @@ class CpuidleMaxState(_FilesKnob):
         """A state's number."""
         return whole_number(self.name, value, 0, 15)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """Sleep states must be driven by cpuidle, and there must be some to forbid."""
         missing = _no_cpuidle(context.machine)
         if missing:
@@ -128,7 +128,7 @@ class CpuDmaLatency(_SystemKnob):
         """A time in us."""
         return whole_number(self.name, value, 0, 1_000_000)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The file must be there, and cpuidle, which obeys it."""
         if context.machine.run(["test", "-w", self._FILE], check=False).returncode:
             return f"{self.name}: {self._FILE} is not there, or not ours to write"
@@ -173,7 +173,7 @@ class Governor(_FilesKnob):
             raise InputError(f"knob {self.name}: {value!r} is no governor's name")
         return str(value)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """Frequencies must be driven by cpufreq, and it must have that governor."""
         for path in self.names(context):
             listed = context.machine.run(
@@ -201,7 +201,7 @@ class Turbo(_FilesKnob):
         """On or off."""
         return switch(self.name, value)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """One of the two files must be there."""
         return None if self.names(context) else f"{self.name}: neither {self._INTEL} nor {self._BOOST} is here"
 
@@ -229,7 +229,7 @@ class DdioWays(_SystemKnob):
         """A number of ways."""
         return whole_number(self.name, value, 1, self._WAYS)
 
-    def supported(self, context: KnobContext, value: Scalar) -> str | None:
+    def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """An Intel server, the msr module, and rdmsr."""
         info = context.machine.read("/proc/cpuinfo")
         if "GenuineIntel" not in info:

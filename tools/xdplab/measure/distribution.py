@@ -192,7 +192,7 @@ def sample_of(trials: Iterable[TrialRecord]) -> Sample:
     return Sample(distribution(trials), max(0, sum(stream.lost for trial in trials for stream in timed(trial))))
 
 
-def carried(trials: Iterable[TrialRecord], percent: float, value_us: float | None) -> float | None:
+def if_enough_samples(trials: Iterable[TrialRecord], percent: float, value_us: float | None) -> float | None:
     """The percentile, where the trials hold enough independent samples above their own; else None."""
     return carried_by(((distribution([trial]), _probe_pps(trial)) for trial in trials), percent, value_us)
 

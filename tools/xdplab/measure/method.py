@@ -87,7 +87,7 @@ class Trials(Protocol):
     def disturbed(self) -> bool:
         """Whether the machine disturbed the trial before."""
 
-    def found(self, clause: str, figures: TrialFigures) -> None:
+    def record_figures(self, clause: str, figures: TrialFigures) -> None:
         """Journal what a method found."""
 
     def progress(self, text: str) -> None:
@@ -183,7 +183,7 @@ class Method(ABC, Generic[SpecT]):
         return True
 
     @abstractmethod
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """Traffic seconds of each trial that a repetition takes, for estimates."""
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
@@ -196,7 +196,7 @@ class Method(ABC, Generic[SpecT]):
 
     def new_flows(self, point: Point) -> float:
         """The most new flows that a trial has, in one direction."""
-        return (point.traffic.new_flows_pps or 0.0) * max(self.trials(point.traffic), default=0.0)
+        return (point.traffic.new_flows_pps or 0.0) * max(self.trial_seconds(point.traffic), default=0.0)
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Highest load, in frames per second over all directions, that it asks for whatever the tester can send.
@@ -248,7 +248,7 @@ class Method(ABC, Generic[SpecT]):
         """Be sure, before anything is measured, that the forwarder does what it is there for."""
         session.prove()
 
-    def repetitions(self, trials: Sequence[TrialRecord]) -> Sequence[RepetitionFigures]:
+    def repetition_figures(self, trials: Sequence[TrialRecord]) -> Sequence[RepetitionFigures]:
         """Its own figures of each repetition of a point; percentiles of the measured trial are there without it."""
         return ()
 

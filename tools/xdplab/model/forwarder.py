@@ -13,7 +13,7 @@ from xdplab.model.design import Scalar, as_written
 
 #: What a program does with one port. rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send
 #: back with addresses swapped; stages: tell when a frame is where, from the wire to the application.
-Role = Literal["rxdrop", "txonly", "l2fwd", "stages"]
+OnePortRole = Literal["rxdrop", "txonly", "l2fwd", "stages"]
 
 
 class ForwarderSpec(Model):

@@ -23,9 +23,9 @@ _HIDDEN_OR_NOT = r"\.?[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 DeployFolder = Annotated[str, Field(pattern=rf"^/?{_HIDDEN_OR_NOT}(/{_HIDDEN_OR_NOT}){{0,7}}$")]
 Mac = Annotated[str, StringConstraints(to_lower=True, pattern=r"^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
 PciAddress = Annotated[str, Field(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
-Role = Literal["a0", "b0", "b1", "c0", "d0", "d1"]
+PortRole = Literal["a0", "b0", "b1", "c0", "d0", "d1"]
 #: Which ports face each other: the path through the forwarder, and the tester's direct link.
-LINKS: tuple[tuple[Role, Role], ...] = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
+LINKS: tuple[tuple[PortRole, PortRole], ...] = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
 
 
 class SshAddress(Model):

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from xdplab.model.base import Model
-from xdplab.model.inventory import HostSpec, Name, PortSpec, Role, TrexSpec
+from xdplab.model.inventory import HostSpec, Name, PortRole, PortSpec, TrexSpec
 
 
 class CpuLayout(Model):
@@ -69,7 +69,7 @@ class TestbedSpec(Model):
     #: Only of kind `hosts`: its machines by name.
     hosts: dict[Name, HostSpec] = {}
     #: Likewise: role -> the interface.
-    ports: dict[Role, PortSpec] = {}
+    ports: dict[PortRole, PortSpec] = {}
     #: How a TRex is started whose cards are ports of the file; without it, `tester: trex:server=ADDRESS` names one that
     #: runs.
     trex: TrexSpec | None = None

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
-from xdplab.measure.distribution import carried, distribution
+from xdplab.measure.distribution import distribution, if_enough_samples
 from xdplab.model import RunRecord, Slices, TrialRecord
 from xdplab.model.naming import Names
 from xdplab.report.chart import Axis, Chart, Series
@@ -41,7 +41,7 @@ class Row:
     def percentile_us(self, percent: float) -> float | None:
         """None without time-stamped frames, or where too few lie above to tell."""
         value = distribution([self.trial]).percentile_us(percent) if self.trial.result else None
-        return carried([self.trial], percent, value)
+        return if_enough_samples([self.trial], percent, value)
 
 
 def rows_of(run: RunRecord, trials: Sequence[TrialRecord]) -> list[Row]:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from xdplab.analysis.tables.columns import cells_of
 from xdplab.measure import Method
-from xdplab.measure.distribution import carried, distribution
+from xdplab.measure.distribution import distribution, if_enough_samples
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord
 from xdplab.report.page import templates
@@ -53,7 +53,7 @@ def describe(record: TrialRecord) -> str:
         text = str(record.figures["text"])
         return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
     latencies = distribution([record])
-    p50, p99 = latencies.percentile_us(50), carried([record], 99, latencies.percentile_us(99))
+    p50, p99 = latencies.percentile_us(50), if_enough_samples([record], 99, latencies.percentile_us(99))
     text = f"lost {record.result.lost} of {record.result.sent}"
     percentiles = {"p50": p50, "p99": p99}
     text = ", ".join([*(f"{name} {value:.2f} us" for name, value in percentiles.items() if value is not None), text])

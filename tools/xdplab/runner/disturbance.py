@@ -93,7 +93,7 @@ def receive_half_share(result: TrialResult, use: Use, dut: Dut) -> float:
     return rest_s / (result.elapsed_s * result.senders) if 0 < rest_s <= softirq_s else 0.0
 
 
-def judge(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) -> Disturbance:
+def judge_trial(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) -> Disturbance:
     """Apply the rule to what was seen.
 
     Time that a forwarder's thread waits for a CPU which the layout makes it share with its NAPI thread is the

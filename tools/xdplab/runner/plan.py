@@ -52,7 +52,7 @@ class Plan:
     def traffic_seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
         """Seconds of traffic of these repetitions (all that are planned), without repeats of disturbed trials."""
         chosen = self.order if repetitions is None else repetitions
-        return sum(sum(self.method.trials(repetition.point.traffic)) for repetition in chosen)
+        return sum(sum(self.method.trial_seconds(repetition.point.traffic)) for repetition in chosen)
 
     def round(self, number: int) -> tuple[Repetition, ...]:
         """Every point once, in the order that the seed gives to this round, also to one behind the planned."""

@@ -12,9 +12,9 @@ from xdplab.knobs import KnobContext, make_knob
 from xdplab.measure import Method
 from xdplab.model import Path, Point
 from xdplab.model.design import UNSET
-from xdplab.runner.place import dut_of, ports_of
 from xdplab.runner.plan import Plan
-from xdplab.runner.restore import Settings
+from xdplab.runner.ports import dut_of, ports_of
+from xdplab.runner.settings import Settings
 from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import Port, Testbed
 
@@ -80,7 +80,7 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
         return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
     if dut.pipeline.pods > len(dut.pods) and not forwarder.simulated:
         return f"pipeline {dut.pipeline}: containers are namespaces of this machine, which the embedded testbed builds"
-    return forwarder.supported(dut) or method.unsupported(point, dut, client)
+    return forwarder.unsupported(dut) or method.unsupported(point, dut, client)
 
 
 def _no_tester(point: Point, testers: TesterPool, asked: dict[tuple[Any, ...], str | None]) -> str | None:

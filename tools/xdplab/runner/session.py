@@ -34,12 +34,12 @@ from xdplab.model import (
 from xdplab.model.trial import Purpose
 from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time
-from xdplab.runner.disturbance import between, judge, snapshot
-from xdplab.runner.place import dut_of, ports_of, tester_ports_of, watch_of
+from xdplab.runner.disturbance import between, judge_trial, snapshot
 from xdplab.runner.plan import Repetition
+from xdplab.runner.ports import dut_of, ports_of, tester_ports_of, watch_of
 from xdplab.runner.proof import prove
 from xdplab.runner.refusals import refusal
-from xdplab.runner.restore import Settings
+from xdplab.runner.settings import Settings
 from xdplab.runner.work_proof import prove_work
 from xdplab.testbed import Port, Testbed, cards
 from xdplab.testers import Tester, TesterContext
@@ -238,7 +238,7 @@ class PointSession:
             raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start again")
         return record
 
-    def found(self, clause: str, figures: TrialFigures) -> None:
+    def record_figures(self, clause: str, figures: TrialFigures) -> None:
         """Journal what a method found, unless the journal of a resumed run has it."""
         if clause in self._found:
             return
@@ -270,7 +270,7 @@ class PointSession:
             counters = None  # some of them were reset meanwhile, and nothing says which
         now = counting.counters() if counting else {}
         use = between(before, after)
-        disturbance = judge(self._rule, result, use, self._dut)
+        disturbance = judge_trial(self._rule, result, use, self._dut)
         whole = result.restart_own_ns is None  # else the process that ended took its time with it
         cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial

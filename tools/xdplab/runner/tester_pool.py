@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from xdplab.measure import Method
 from xdplab.model import Calibration, InputError, Path, Point, StudySpec, TrafficSpec, Unsupported
-from xdplab.model.inventory import Role
+from xdplab.model.inventory import PortRole
 from xdplab.runner.calibrations import Calibrations, reused_note
-from xdplab.runner.place import tester_ports_of
 from xdplab.runner.plan import Plan
+from xdplab.runner.ports import tester_ports_of
 from xdplab.testbed import Testbed, TesterPorts
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
 from xdplab.testers.base import OWN_CARDS
@@ -48,7 +48,7 @@ class TesterPool:
         reason = (
             _no_cards(tester, self._testbed)
             or _no_senders(tester, self._testbed)
-            or tester.supported(self._testbed)
+            or tester.unsupported(self._testbed)
             or tester.supports_path(self._testbed.tester_ports(point.path))
             or tester.supports_traffic(point.traffic, tester_ports_of(self._testbed, point))
         )
@@ -75,7 +75,7 @@ class TesterPool:
         for ports in (through, direct) if direct else (through,):
             found = tester.macs(self._context(ports, OWN_CARDS))
             for port, mac in zip((ports.first, ports.last), found, strict=True):
-                stated = testbed.spec.ports[cast(Role, port.role)].mac
+                stated = testbed.spec.ports[cast(PortRole, port.role)].mac
                 if stated not in (None, mac):
                     raise InputError(f"{port.ifname} ({port.role}) has MAC {mac}, the testbed file says {stated}")
                 testbed.ports[port.role] = dataclasses.replace(port, mac=mac)

@@ -3,7 +3,7 @@
 
 An interface goes with its driver, and another one comes with it again: under another name, with what the driver does by
 default. So everything that is known of it is written to the state file first. What ethtool shows next to that is
-remembered as settings are (`runner/restore.py`).
+remembered as settings are (`runner/settings.py`).
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver, has_carrier
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import Unsupported, XdplabError
-from xdplab.model.inventory import Role
+from xdplab.model.inventory import PortRole
 from xdplab.testbed import port_settings
 from xdplab.testbed.base import Port
 from xdplab.testbed.state import TestbedLock
@@ -115,7 +115,7 @@ def give_back(lock: TestbedLock, host: Host) -> list[str]:
     Raises:
         XdplabError: something stays changed; it stays in the state file.
     """
-    left: dict[Role, dict[str, Any]] = dict(lock.state().get("cards", {}))
+    left: dict[PortRole, dict[str, Any]] = dict(lock.state().get("cards", {}))
     done, failures = [], []
     for role, saved in list(left.items()):
         try:

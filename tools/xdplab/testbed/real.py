@@ -16,7 +16,7 @@ from xdplab.hosts import Host, NetnsHost, SshHost
 from xdplab.hosts.kernel import detach_xdp, has_carrier
 from xdplab.hosts.waiting import comes_true, run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
-from xdplab.model.inventory import Role
+from xdplab.model.inventory import PortRole
 from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
 from xdplab.testbed.state import TestbedLock, lasting_dir
@@ -294,7 +294,7 @@ class HostsTestbed:
             mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
             self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
 
-    def _netns(self, role: Role) -> str | None:
+    def _netns(self, role: PortRole) -> str | None:
         """How the tester's host opens the namespace of a port's host; None: its own, or on another machine."""
         here, there = self.tester_host, self._host_of[role]
         one_kernel = here.facts["boot_id"] == there.facts["boot_id"]

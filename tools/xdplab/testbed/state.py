@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from xdplab.hosts import Host
 from xdplab.model import InputError, XdplabError
-from xdplab.model.inventory import Role
+from xdplab.model.inventory import PortRole
 from xdplab.tools import folder_of
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -26,10 +26,10 @@ class _State(BaseModel):
     boots: dict[str, str] = {}
     netns: list[str] = []
     links: list[str] = []
-    ports: dict[Role, dict[str, Any]] = {}
-    cards: dict[Role, dict[str, Any]] = {}
+    ports: dict[PortRole, dict[str, Any]] = {}
+    cards: dict[PortRole, dict[str, Any]] = {}
     settings: dict[str, Any] = {}
-    settings_ports: list[Role] = []
+    settings_ports: list[PortRole] = []
 
 
 def volatile_dir() -> Path:

@@ -107,7 +107,7 @@ class Tester(ABC):
     #: Options of `name:option=value,...`; they are given to its constructor. None: it takes none.
     options_model: ClassVar[type[Model] | None] = None
 
-    def supported(self, testbed: Testbed) -> str | None:
+    def unsupported(self, testbed: Testbed) -> str | None:
         """None, or the reason why it cannot run here."""
         return None
 

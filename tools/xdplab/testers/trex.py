@@ -100,7 +100,7 @@ class Trex(Tester):
         self._napi = ExitStack()
         self._server_facts: dict[str, Any] = {}
 
-    def supported(self, testbed: Testbed) -> str | None:
+    def unsupported(self, testbed: Testbed) -> str | None:
         """The program must be there, and its two ports on one host; or its cards, and how it is started."""
         self._testbed = testbed.spec
         if find(self.options.path) is None:
@@ -276,7 +276,7 @@ class Trex(Tester):
             raise Missing(HOW_TO_GET)
         host, address = LocalHost(), self.options.server
         if not address and ports[0].trex is not None:
-            assert self._testbed is not None  # asked by `supported`
+            assert self._testbed is not None  # asked by `unsupported`
             address = self._address
             if self._server is None:
                 self._server = CardsServer(

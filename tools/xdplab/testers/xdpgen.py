@@ -68,7 +68,7 @@ class Xdpgen(Tester):
         self._at_ports = False
         self._new_flows = NewFlows()
 
-    def supported(self, testbed: Testbed) -> str | None:
+    def unsupported(self, testbed: Testbed) -> str | None:
         """The program must be built, and there must be as many CPUs as are asked for."""
         asked, there = self.options.senders or 1, testbed.spec.senders
         if asked > there:

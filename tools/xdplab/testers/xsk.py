@@ -62,7 +62,7 @@ class XskTester(Tester):
         self.options = options or SocketOptions()
         self._new_flows = NewFlows()
 
-    def supported(self, testbed: Testbed) -> str | None:
+    def unsupported(self, testbed: Testbed) -> str | None:
         """The program must be built."""
         return why_not_built("xsk")
 

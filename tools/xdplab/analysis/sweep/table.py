@@ -14,7 +14,7 @@ import numpy as np
 
 from xdplab.analysis.summary import loss_of, trials_by_point, trials_used
 from xdplab.measure import Method, make_method
-from xdplab.measure.distribution import Distribution, carried, distribution
+from xdplab.measure.distribution import Distribution, distribution, if_enough_samples
 from xdplab.model import Model, Pipeline, Point, RunRecord, TrialRecord
 from xdplab.model.design import TESTER, same_level
 from xdplab.model.naming import RATES, unusual
@@ -262,7 +262,9 @@ def _row(
     merged = Statistics.of(distribution(chosen), loss_ratio)
     if merged is None:
         return None
-    tails = {f"p{name}_us": carried(chosen, at, getattr(merged, f"p{name}_us")) for name, at in _TAILS.items()}
+    tails = {
+        f"p{name}_us": if_enough_samples(chosen, at, getattr(merged, f"p{name}_us")) for name, at in _TAILS.items()
+    }
     repetitions = {trial.repetition: Statistics.of(distribution([trial]), loss_of([trial]) or 0.0) for trial in chosen}
     tester = {f"{TESTER}.{key}": value for key, value in point.tester_options.items()}
     knobs = " ".join(f"{name}={value}" for name, value in {**tester, **point.knobs}.items())

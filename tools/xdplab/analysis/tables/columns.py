@@ -117,7 +117,7 @@ _BYTES = Column(
 )
 
 
-def _what_holds(method: Method[Any] | type[Method[Any]]) -> list[Column]:
+def _bound_columns(method: Method[Any] | type[Method[Any]]) -> list[Column]:
     """What JSON and CSV say of the figures in columns of their own, as a number is no word."""
 
     def bounds(each: Figure) -> Iterator[Column]:
@@ -154,7 +154,7 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
         _KNOBS,
         _BYTES,
         *own_columns(method),
-        *_what_holds(method),
+        *_bound_columns(method),
         Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
         Column("status", "status", lambda point: point.status, str),
     ]
@@ -270,7 +270,7 @@ def schema_of_rows() -> dict[str, Any]:
     for each in COMMON:
         row["properties"][each.key] = {"description": each.title, "anyOf": [{"type": "number"}, {"type": "null"}]}
     for name in method_names():
-        for column in (*own_columns(method_class(name)), *_what_holds(method_class(name))):
+        for column in (*own_columns(method_class(name)), *_bound_columns(method_class(name))):
             figure = find_figure(column.key)  # of other columns a method may make what it likes
             kind = {"anyOf": [{"type": "number"}, {"type": "null"}]} if figure else {}
             row["properties"].setdefault(column.key, {"description": column.title, **kind})

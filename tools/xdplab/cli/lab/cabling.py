@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from xdplab.cli.lab.wanted import Part
 from xdplab.model import InputError
-from xdplab.model.inventory import Role
+from xdplab.model.inventory import PortRole
 
 
 class End(NamedTuple):
@@ -23,8 +23,8 @@ class End(NamedTuple):
 Heard = Mapping[End, set[End]]
 
 
-def roles_of(heard: Heard, without_link: Sequence[End]) -> dict[Role, End]:
-    """Role -> interface. `without_link`: offered, and with no carrier although they are up.
+def roles_of(heard: Heard, without_link: Sequence[End]) -> dict[PortRole, End]:
+    """PortRole -> interface. `without_link`: offered, and with no carrier although they are up.
 
     Raises:
         InputError: a cable is missing or leads elsewhere.
@@ -42,7 +42,7 @@ def roles_of(heard: Heard, without_link: Sequence[End]) -> dict[Role, End]:
             "the cables, or offer the interfaces that face each other (--offer)"
         )
     (a0, b0), (c0, b1) = near_links[0], far_links[0]
-    roles: dict[Role, End] = {"a0": a0, "b0": b0, "b1": b1, "c0": c0}
+    roles: dict[PortRole, End] = {"a0": a0, "b0": b0, "b1": b1, "c0": c0}
     direct = _between(pairs, "tester", far)
     return {**roles, "d0": direct[0][0], "d1": direct[0][1]} if direct else roles
 

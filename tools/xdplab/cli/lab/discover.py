@@ -21,7 +21,7 @@ from xdplab.hosts.kernel import has_carrier
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, TestbedSpec, validated
-from xdplab.model.inventory import Role
+from xdplab.model.inventory import PortRole
 from xdplab.results.writing import write_whole
 from xdplab.testbed import TestbedLock
 from xdplab.testbed.real import controller_id
@@ -104,7 +104,7 @@ def _with_link(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> list[
 
 
 def _proposals(
-    hosts: Mapping[Part, SshHost], roles: Mapping[Role, End], found: Mapping[End, Card]
+    hosts: Mapping[Part, SshHost], roles: Mapping[PortRole, End], found: Mapping[End, Card]
 ) -> dict[Part, Proposal | None]:
     """CPUs for each host; None for those that are one machine, where each CPU can be had once."""
     boots = [host.facts["boot_id"] for host in hosts.values()]

@@ -9,7 +9,7 @@ from xdplab.cli.lab.cabling import End
 from xdplab.cli.lab.cpus import Proposal
 from xdplab.cli.lab.look import Card
 from xdplab.cli.lab.wanted import LabHosts, Part
-from xdplab.model.inventory import LINKS, Role
+from xdplab.model.inventory import LINKS, PortRole
 
 _VIRTUAL = "veth"
 _PARTS = {
@@ -20,7 +20,7 @@ _PARTS = {
 
 
 def testbed_text(
-    lab: LabHosts, roles: Mapping[Role, End], found: Mapping[End, Card], cpus: Mapping[Part, Proposal | None]
+    lab: LabHosts, roles: Mapping[PortRole, End], found: Mapping[End, Card], cpus: Mapping[Part, Proposal | None]
 ) -> str:
     """YAML of a testbed of kind `hosts`."""
     lines = [
@@ -61,7 +61,7 @@ def _cpus(given: tuple[int, ...] | None, proposal: Proposal | None) -> list[str]
     return [f"    cpus: {list(proposal.cpus)}  # {proposal.why}"]
 
 
-def _port(role: Role, end: End, card: Card) -> str:
+def _port(role: PortRole, end: End, card: Card) -> str:
     keys = {
         "host": end.part,
         "ifname": end.ifname,

@@ -16,7 +16,7 @@ from xdplab.forwarders.xsk.xdpsock import frames_redirected, why_not_counted
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import thread_ids, thread_use
 from xdplab.model import InputError, Model, PointFailed
-from xdplab.model.forwarder import Role
+from xdplab.model.forwarder import OnePortRole
 from xdplab.tools import setup_command
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
@@ -25,7 +25,7 @@ MEMORY_MIB = "192"
 #: CPU time of a worker that forwards: before, it has run for less than a millisecond.
 _FORWARDING_NS = 3_000_000
 _FCS_BYTES = 4
-_MODES: dict[Role, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
+_MODES: dict[OnePortRole, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd": "macswap"}
 
 
 def not_installed(host: Host) -> str | None:
@@ -77,11 +77,11 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         """Hugepages."""
         return self.options.required_knobs()
 
-    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+    def in_role(self, role: OnePortRole, frame_bytes: int) -> Forwarder[Any]:
         """Those that it has a forwarding mode for."""
         return TestpmdRole(self.options, role, frame_bytes)
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """It must be installed, and be able to have the ports."""
         return not_installed(dut.host) or self.options.unsupported(dut)
 
@@ -144,19 +144,19 @@ class TestpmdRole(Testpmd):
 
     __test__ = False
 
-    def __init__(self, options: TestpmdOptions, workload: Role, frame_bytes: int) -> None:
+    def __init__(self, options: TestpmdOptions, workload: OnePortRole, frame_bytes: int) -> None:
         super().__init__(options)
         if workload not in _MODES:
             raise InputError(f"forwarder {self.name}: it cannot do {workload}")
         self.forward_mode = _MODES[workload]
         self.extra = [f"--txpkts={frame_bytes - _FCS_BYTES}"] if workload == "txonly" else []
-        self._workload: Role = workload
+        self._workload: OnePortRole = workload
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """What it drops must be counted by the kernel."""
         if self.takes_ports and self._workload != "l2fwd":
             return f"{self._workload}: with port=pmd nothing counts its frames: the kernel does not see them"
-        return super().supported(dut) or why_not_counted(dut, self._workload)
+        return super().unsupported(dut) or why_not_counted(dut, self._workload)
 
     def start(self, dut: Dut) -> None:
         """As testpmd, and wait until its port is open: no frame that comes through proves it here."""

@@ -112,7 +112,7 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
     changes: ClassVar[tuple[str, ...]] = ("port-added",)
     pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan", *ON_VETH)
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """Programs of containers are built; a tunnel's address goes with a namespace of the run."""
         if dut.pipeline.kind == "vxlan" and any(port.lasting for port in dut.ports):
             return "linux-bridge: a tunnel sets host-wide routes, which only go away with a namespace of the run"

@@ -101,7 +101,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
     pipelines: ClassVar[tuple[str, ...]] = ROUTED
     changes: ClassVar[tuple[str, ...]] = ("rules", "rule-stream", "hit-rule")
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """In a namespace of the run, which goes with all that is set there."""
         if any(port.lasting for port in dut.ports):
             return "linux-router sets host-wide routes and rules, which only go away with a namespace of the run"

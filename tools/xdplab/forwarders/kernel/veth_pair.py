@@ -17,7 +17,7 @@ class VethPair(InstanceForwarder[NoOptions, Instance]):
     plain: ClassVar[str] = "veth pair without a switch"
     pipelines: ClassVar[tuple[str, ...]] = ()
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The embedded testbed: real hosts are connected by cables."""
         if not dut.peers or any(port.lasting for port in dut.peers):
             return f"{self.name}: only on the embedded testbed are A and C the two ends of one veth pair"

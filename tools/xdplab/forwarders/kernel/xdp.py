@@ -81,7 +81,7 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
     redirects: bool = True
     pipelines: ClassVar[tuple[str, ...]] = ("cross", *ON_VETH)
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The program must be built, and that of the user be there."""
         if self.options.object and not Path(self.options.object).is_file():
             return f"object={self.options.object}: there is no such file; `clang -O2 -g -target bpf -c` makes one"

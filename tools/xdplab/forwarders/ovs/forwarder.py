@@ -30,7 +30,7 @@ from xdplab.forwarders.ovs.builds import (
 from xdplab.forwarders.ovs.changes import OvsChanges, no_further_queue
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.database import Datapath
-from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, SwitchOptions, keys
+from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, UserspaceOptions, keys
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
 from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, ON_LINKS, Topology, topology_of
@@ -46,7 +46,7 @@ VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 #: Of the kernel's datapath: what shows that it is there, and its link.
 _MODULE, _DATAPATH = "/sys/module/openvswitch", "ovs-system"
 
-OvsOptionsT = TypeVar("OvsOptionsT", bound=SwitchOptions)
+OvsOptionsT = TypeVar("OvsOptionsT", bound=OvsOptions)
 
 
 class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
@@ -96,7 +96,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         # Without a libxdp dispatcher the port's program is the only one: one call less per frame, the same everywhere.
         return {"LIBXDP_SKIP_DISPATCHER": "1"}
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The CPUs and the build must be there; the build must know every option and make tap devices."""
         reason = self.threads(dut.layout).refusal() or missing(dut.host, self.build(dut.host), self.package)
         reason = reason or topology_of(dut, redirects=self.redirects).missing()
@@ -273,10 +273,10 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
             else super().describe()
         )
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
         ports = [port.ifname for port in dut.ports] if self.options.xdp_mode == "native-with-zerocopy" else []
-        return why_no_zero_copy(dut.host, *ports) or super().supported(dut)
+        return why_no_zero_copy(dut.host, *ports) or super().unsupported(dut)
 
     def cannot_change(self, kind: str, dut: Dut) -> str | None:
         """A queue that is added must be there."""
@@ -322,12 +322,12 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         return ProbeTarget(self.build(dut.host).vswitchd, pid, tid, dut.ports[0].ifname)
 
 
-class OvsAfpacket(OvsForwarder[OvsOptions]):
+class OvsAfpacket(OvsForwarder[UserspaceOptions]):
     """The same daemon and datapath with system ports: AF_PACKET, served by the main thread."""
 
     name: ClassVar[str] = "ovs-afpacket"
     plain: ClassVar[str] = "OVS on AF_PACKET"
-    options_model: ClassVar[type[Model]] = OvsOptions
+    options_model: ClassVar[type[Model]] = UserspaceOptions
 
     def threads(self, layout: CpuLayout) -> MainThread:
         """The main thread."""
@@ -349,12 +349,12 @@ class OvsAfpacket(OvsForwarder[OvsOptions]):
         return {"label": "af_packet", **super().mode()}
 
 
-class OvsKernel(OvsForwarder[SwitchOptions]):
+class OvsKernel(OvsForwarder[OvsOptions]):
     """The kernel's datapath (module openvswitch): softirqs forward, and the daemon sees a flow's first frame."""
 
     name: ClassVar[str] = "ovs-kernel"
     plain: ClassVar[str] = "OVS in the kernel"
-    options_model: ClassVar[type[Model]] = SwitchOptions
+    options_model: ClassVar[type[Model]] = OvsOptions
     datapath: ClassVar[Datapath] = "system"
     #: A tunnel of this datapath is routed by the host, outside the bridge, and an internal port is no tap device.
     pipelines: ClassVar[tuple[str, ...]] = tuple(
@@ -365,13 +365,13 @@ class OvsKernel(OvsForwarder[SwitchOptions]):
         """The main thread, which keeps house."""
         return MainThread(layout)
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The module must be loaded: it stays loaded after a run, so a run does not load it."""
         if not dut.host.exists(_MODULE):
             found = dut.host.run(["modprobe", "--dry-run", "openvswitch"], check=False).returncode == 0
             how = "`modprobe openvswitch` loads it" if found else "and none is installed for this kernel"
             return f"the kernel's module openvswitch is not loaded, {how}"
-        return super().supported(dut)
+        return super().unsupported(dut)
 
     def stop(self) -> None:
         """A daemon that was killed leaves the datapath, with its ports; nothing but its own command removes it."""
@@ -430,9 +430,9 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         """With its driver."""
         return self.options.in_words(self.plain)
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The build must have DPDK in it."""
-        reason = super().supported(dut)
+        reason = super().unsupported(dut)
         if reason is None and "DPDK" not in build_facts(dut.host, self.build(dut.host))["version"]:
             return f"OVS build {self.options.build!r} is built without DPDK"
         if self.takes_ports and dut.pipeline.kind in ON_LINKS:

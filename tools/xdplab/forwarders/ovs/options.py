@@ -132,7 +132,7 @@ _BUSY_POLL = "Add-preferred-busy-polling"
 _XDP = "offload-Add-provider-for-XDP"
 
 
-class SwitchOptions(Model):
+class OvsOptions(Model):
     """What every OVS forwarder takes."""
 
     #: Ours by name; or yours: source or a git checkout, a commit of it (`PATH@REF`), an installed prefix, a folder.
@@ -143,7 +143,7 @@ class SwitchOptions(Model):
     rule_masks: Annotated[int, Field(ge=0, le=64), AfterValidator(power_of_two)] = 1
 
     @model_validator(mode="after")
-    def _masks_of_flows(self) -> "SwitchOptions":
+    def _masks_of_flows(self) -> "OvsOptions":
         if self.rules == "ports" and self.rule_masks > 1:
             raise ValueError("rule_masks needs rules=flows or rules=misses: a rule for each port has one mask")
         if self.rules != "misses" and not self.rule_masks:
@@ -151,7 +151,7 @@ class SwitchOptions(Model):
         return self
 
 
-class OvsOptions(SwitchOptions):
+class UserspaceOptions(OvsOptions):
     """What those take whose datapath is the daemon's own."""
 
     #: 0 switches the exact-match cache off; 1 in so many flows is put into it.
@@ -160,7 +160,7 @@ class OvsOptions(SwitchOptions):
     ] = None
 
 
-class PmdOptions(OvsOptions):
+class PmdOptions(UserspaceOptions):
     """What forwarders with PMD threads take next to it."""
 
     #: How many CPUs poll: the forwarder's, and others that neither the tester nor NAPI uses. Or which ones.

@@ -13,7 +13,7 @@ from xdplab.forwarders import node
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.openflow import ask_rules, rule_counts
-from xdplab.forwarders.ovs.options import SwitchOptions
+from xdplab.forwarders.ovs.options import OvsOptions
 from xdplab.forwarders.pods import hops
 from xdplab.forwarders.work import (
     BUCKET_MACS,
@@ -75,7 +75,7 @@ class Tables:
     counted: bool = True
 
 
-def tables(dut: Dut, ports: tuple[str, str], options: SwitchOptions, further: Sequence[str] = ()) -> Tables:
+def tables(dut: Dut, ports: tuple[str, str], options: OvsOptions, further: Sequence[str] = ()) -> Tables:
     """Of any pipeline; `ports` are the names of the tester's ports in OVS, `further` those of its topology.
 
     Raises:
@@ -245,7 +245,7 @@ def _stateful(pipeline: Pipeline, ways: Ways, name: dict[int, str]) -> Iterator[
     yield from _routes(pipeline, ways, name, table=2)
 
 
-def rules(here: str, there: str, options: SwitchOptions) -> list[str]:
+def rules(here: str, there: str, options: OvsOptions) -> list[str]:
     """What comes in by one port leaves by the other (or by the same), in the words of ovs-ofctl."""
     back = here == there
     output = "in_port" if back else f"output:{there}"

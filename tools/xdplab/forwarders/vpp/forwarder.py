@@ -78,7 +78,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         pages = self.options.buffer_count * 2560 // (2 << 20) + 8
         return {"hugepages_2m": pages} if self.options.page_size == "2M" else {}
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The program must be there and within reach, and a CPU for each worker."""
         away = out_of_reach(dut.host)
         if away:

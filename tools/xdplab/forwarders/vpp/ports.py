@@ -37,10 +37,10 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
     plugin: ClassVar[str] = "af_xdp"
     creates: ClassVar[str] = AF_XDP
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
         ports = [port.ifname for port in dut.ports] if self.options.zero_copy == "zero-copy" else []
-        return why_no_zero_copy(dut.host, *ports) or super().supported(dut)
+        return why_no_zero_copy(dut.host, *ports) or super().unsupported(dut)
 
     def require(self, control: VppControl, version: str) -> None:
         """Multi-buffer came after 26.06; zero-copy below 25.10 is too slow to be compared."""

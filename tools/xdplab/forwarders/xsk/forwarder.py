@@ -15,12 +15,12 @@ from xdplab.hosts import Host
 from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
-from xdplab.model.forwarder import Role
+from xdplab.model.forwarder import OnePortRole
 from xdplab.model.socket_options import LATER, SocketOptions
 
 _HUGEPAGE_BYTES = 2 << 20
 _PORTS = 2
-_ROLES: dict[Role, str] = {"rxdrop": "sink", "txonly": "gen", "l2fwd": "reflect", "stages": "sink"}
+_ROLES: dict[OnePortRole, str] = {"rxdrop": "sink", "txonly": "gen", "l2fwd": "reflect", "stages": "sink"}
 
 
 class XskOptions(SocketOptions):
@@ -65,7 +65,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
             return {}
         return {"hugepages_2m": _PORTS + math.ceil(self.options.umem_bytes / _HUGEPAGE_BYTES)}
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """The program must be built; zero-copy needs a driver that has it, a budget for sending a kernel."""
         without = why_not_built("xsk")
         if without is None and self.options.wants_tx_skb_budget:
@@ -140,7 +140,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         ifname = dut.ports[0].ifname if self.options.trace_every == 1 else None
         return ProbeTarget(built("xsk", dut.host), pid, tid, ifname, "xsk")
 
-    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+    def in_role(self, role: OnePortRole, frame_bytes: int) -> Forwarder[Any]:
         """All of them."""
         return XskRole(self.options, role, frame_bytes)
 
@@ -218,9 +218,9 @@ def _trace(dut: Dut) -> str:
 class XskRole(XskForwarder):
     """`bpf/xsk` with one port: sink, source or reflector."""
 
-    def __init__(self, options: XskOptions, workload: Role, frame_bytes: int) -> None:
+    def __init__(self, options: XskOptions, workload: OnePortRole, frame_bytes: int) -> None:
         super().__init__(options)
-        self._workload: Role = workload
+        self._workload: OnePortRole = workload
         self._frame_bytes = frame_bytes
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:

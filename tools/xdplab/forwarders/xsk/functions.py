@@ -61,7 +61,7 @@ class XskFunctions(XskForwarder):
         """Ways of the cache, and queues."""
         return {**super().required_knobs(), **self._point.knobs}
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """Several cores need CPUs, and a driver that spreads flows over queues; a router is the function `router`."""
         if dut.pipeline.kind == "route" and (reason := self._not_the_router()):
             return f"pipeline {dut.pipeline}: {reason}"
@@ -71,7 +71,7 @@ class XskFunctions(XskForwarder):
         for port in dut.ports if cores > 1 else ():
             if is_veth(dut.host, port.ifname):
                 return f"{cores} cores: veth gives all frames of a sender to one queue of {port.ifname}"
-        return super().supported(dut)
+        return super().unsupported(dut)
 
     def _not_the_router(self) -> str | None:
         """What was asked for that the pipeline has of its own."""

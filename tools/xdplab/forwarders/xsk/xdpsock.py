@@ -17,9 +17,9 @@ from xdplab.forwarders.process import InstanceForwarder, Process, by_hash
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
 from xdplab.model import InputError, Model, NamesProgram, PointFailed
-from xdplab.model.forwarder import Role
+from xdplab.model.forwarder import OnePortRole
 
-_ROLES: dict[Role, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
+_ROLES: dict[OnePortRole, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
 
 
 class XdpsockOptions(Model):
@@ -47,18 +47,18 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
     name: ClassVar[str] = "xdpsock"
     options_model: ClassVar[type[Model]] = XdpsockOptions
 
-    def __init__(self, options: XdpsockOptions, workload: Role = "l2fwd", frame_bytes: int = 64) -> None:
+    def __init__(self, options: XdpsockOptions, workload: OnePortRole = "l2fwd", frame_bytes: int = 64) -> None:
         super().__init__(options)
         if workload not in _ROLES:
             raise InputError(f"forwarder {self.name}: it cannot do {workload}")
-        self._workload: Role = workload
+        self._workload: OnePortRole = workload
         self._frame_bytes = frame_bytes
 
-    def in_role(self, role: Role, frame_bytes: int) -> Forwarder[Any]:
+    def in_role(self, role: OnePortRole, frame_bytes: int) -> Forwarder[Any]:
         """Those that it has an option for."""
         return XdpsockRole(self.options, role, frame_bytes)
 
-    def supported(self, dut: Dut) -> str | None:
+    def unsupported(self, dut: Dut) -> str | None:
         """It comes from no package registry, and has one port."""
         if not dut.hairpin:
             return "xdpsock: it has one port: path hairpin"
@@ -98,7 +98,7 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
         return {"xdpsock": by_hash(program) if program else "not installed"}
 
 
-def why_not_counted(dut: Dut, workload: Role) -> str | None:
+def why_not_counted(dut: Dut, workload: OnePortRole) -> str | None:
     """None, or why frames that such a program drops cannot be counted: it prints its own for people only."""
     ifname = dut.ports[0].ifname
     if workload != "rxdrop" or is_veth(dut.host, ifname):

@@ -135,7 +135,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         figure_column(CPU_PER_REQUEST, "CPU µs per request"),
     )
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """One; programs of others run for whole seconds."""
         spec, kinds = self.spec, {Workload.of(each).kind for each in self.spec.workloads}
         whole = [wrk_seconds(spec.duration_s)] if {*NEEDS} & kinds else []
@@ -183,7 +183,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         if found and found.breaks:
             raise Unsupported(found.text)
         if found:
-            session.found(DIAGNOSIS, Diagnosis(finding=found.text))
+            session.record_figures(DIAGNOSIS, Diagnosis(finding=found.text))
         idle = session.forwarder.ineffective()
         if idle:
             raise Unsupported(idle)

@@ -57,7 +57,7 @@ class Breakdown(TracedMethod[BreakdownSpec]):
                 found = stage_times(probes.end())
             if found:  # none when the trial was answered from the journal of a resumed run
                 record = BreakdownRecord(rate_pps=one.rate_pps, recorded_one_in=one.every, **dict(found))
-                session.found(f"{CLAUSE} {one.rate_pps:.0f} stages {one.round}", record)
+                session.record_figures(f"{CLAUSE} {one.rate_pps:.0f} stages {one.round}", record)
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> BreakdownFigures:
         """The stages at each rate."""

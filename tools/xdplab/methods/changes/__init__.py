@@ -123,7 +123,7 @@ class Changes(Method[ChangesSpec]):
         """Where the profile says it."""
         return traffic.stated_load_pps is not None
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """Both, as long as the kinds are on average."""
         return [self.spec.quiet_s + fmean(map(self._length_s, self.spec.kinds))] * 2
 
@@ -194,7 +194,7 @@ class Changes(Method[ChangesSpec]):
             else:
                 with_change(session, asked, kind, spec.rules)
 
-    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
+    def repetition_figures(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
         """Of the trials with the change."""
         taken = [trial for trial in trials if trial.purpose == "measure" and trial.result]
         beside = {trial.repetition: trial for trial in taken if trial.clause == WITHOUT}

@@ -69,7 +69,7 @@ class Functions(CountingMethod[FunctionsSpec]):
         super().__init__(spec)
         self._cases = spec.cases()
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """One; of a web server wrk counts whole seconds, and a flood begins before and ends after."""
         spec = self.spec
         asked = [seconds_asked(kind, spec.duration_s) if kind in _BESIDE else spec.duration_s for kind in spec.traffic]

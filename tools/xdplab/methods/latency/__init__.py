@@ -79,7 +79,7 @@ class Latency(Method[LatencySpec]):
         """Where there is one."""
         return (traffic.load_pps, traffic.load_share, traffic.load_of_line) != (None, None, None)
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
         light = [self.spec.warmup_s + self.spec.light_duration_s] if self.spec.light_pps else []
         extra = [_RATE_TRIAL_S] if traffic.load_share is not None else []

@@ -65,7 +65,7 @@ class Micro(CountingMethod[MicroSpec]):
         *range_columns(MPPS),
     )
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """One, after a warm-up."""
         return [self.spec.warmup_s + self.spec.duration_s]
 

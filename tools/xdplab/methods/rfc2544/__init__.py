@@ -103,10 +103,10 @@ class Rfc2544(Method[Rfc2544Spec]):
     def new_flows(self, point: Point) -> float:
         """A reset takes four times as long where the forwarder was not back; some clauses have a warm-up."""
         reset = 4 * scale_of(self.spec).reset_s if "reset" in self.spec.wanted else 0.0
-        longest = max([reset, *self.trials(point.traffic)]) + WARMUP_S
+        longest = max([reset, *self.trial_seconds(point.traffic)]) + WARMUP_S
         return (point.traffic.new_flows_pps or 0.0) * longest
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """A guess: a search takes some 20 trials, of which half lose frames and drain in full."""
         scale = scale_of(self.spec)
         preset = PRESETS[self.spec.preset]
@@ -133,7 +133,7 @@ class Rfc2544(Method[Rfc2544Spec]):
             session.progress(f"RFC 2544 {clause}")
             reason = session.cannot.get(clause) or _lacking(clause, best)
             if reason:
-                session.found(_RECORDS[clause].clause, UnsupportedClause(unsupported=reason))
+                session.record_figures(_RECORDS[clause].clause, UnsupportedClause(unsupported=reason))
                 continue
             ndr = (best and best.throughput_pps) or 0.0
             match clause:
@@ -150,7 +150,7 @@ class Rfc2544(Method[Rfc2544Spec]):
                 case "reset":
                     reset(session, self.spec, traffic, ndr)
 
-    def repetitions(self, trials: Sequence[TrialRecord]) -> Sequence[RepetitionFigures]:
+    def repetition_figures(self, trials: Sequence[TrialRecord]) -> Sequence[RepetitionFigures]:
         """Throughput and forwarding rate."""
         return throughput_repetitions(trials)
 

@@ -50,7 +50,7 @@ def latency_at_load(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, n
         sent_pps = sum(stream.pps or 0.0 for stream in streams) / len(traffic.directions)
         loads.append(LoadShare(share=share, load_pps=sent_pps))
     record = LatencyRecord(throughput_pps=ndr_pps, probe_pps=probe, loads=tuple(loads))
-    session.found(record.clause, record)
+    session.record_figures(record.clause, record)
 
 
 #: The RFC's coarsest allowed step is 10 % of the maximum rate.
@@ -88,7 +88,7 @@ def loss_curve(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Non
         if clean == 2:
             break
     record = LossCurveRecord(points=tuple(points), two_without_loss=clean == 2, directions=len(traffic.directions))
-    session.found(record.clause, record)
+    session.record_figures(record.clause, record)
 
 
 _SHORTEST_FRAMES = 64
@@ -128,7 +128,7 @@ def back_to_back(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec, found
         limited_by="tester" if any(burst.limited_by == "tester" for burst in bursts) else "forwarder",
         **_buffer(bursts, found),
     )
-    session.found(record.clause, record)
+    session.record_figures(record.clause, record)
 
 
 def _buffer(bursts: list[Burst], found: Bound) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def recovery(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps:
         overloaded=lost > 0,
         reason="" if lost else f"was not overloaded: no frame was lost at {sent_pps:.0f} pps",
     )
-    session.found(record.clause, record)
+    session.record_figures(record.clause, record)
 
 
 def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: float) -> None:
@@ -254,7 +254,7 @@ def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: fl
         came_back=back,
         trial_s=duration,
     )
-    session.found(record.clause, record)
+    session.record_figures(record.clause, record)
 
 
 def _no_reset(back: bool, gap_ns: int | None, own_ns: int) -> str:
@@ -311,4 +311,4 @@ def _forwarding_rate(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, 
         rates_pps=tuple(rates),
         overloaded=all(result.lost > 0 for result in results),
     )
-    session.found(record.clause, record)
+    session.record_figures(record.clause, record)

@@ -8,7 +8,7 @@ from typing import Any
 
 from xdplab.analysis.doubts import TELLING_LOSS
 from xdplab.measure.cpu import cpu_figures
-from xdplab.measure.distribution import carried, sample_of
+from xdplab.measure.distribution import if_enough_samples, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
 from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, disturbed_share
 from xdplab.methods.rfc2544.records import (
@@ -550,8 +550,8 @@ def _latency(trials: Sequence[TrialRecord]) -> tuple[LatencyFound, ...]:
                 samples=sample.arrived.count,
                 loss_ratio=lost / sent if sent else None,
                 p50_us=sample.percentile_us(50),
-                p99_us=carried(quiet, 99, sample.percentile_us(99)),
-                p999_us=carried(quiet, 99.9, sample.percentile_us(99.9)),
+                p99_us=if_enough_samples(quiet, 99, sample.percentile_us(99)),
+                p999_us=if_enough_samples(quiet, 99.9, sample.percentile_us(99.9)),
             )
         )
     return tuple(rows)

@@ -322,7 +322,7 @@ def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sear
     record = SearchRecord(
         **dict(found), directions=directions, top_load_pps=high, line_rate_bps=line_rate(spec, traffic)
     )
-    session.found(record.clause, record)
+    session.record_figures(record.clause, record)
     return found
 
 

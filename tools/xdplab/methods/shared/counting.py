@@ -123,7 +123,7 @@ class CountingMethod(Method[SpecT]):
         """Of one trial."""
         return {each.key: getattr(record, each.key) for each in self.figures if hasattr(record, each.key)}
 
-    def repetitions(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
+    def repetition_figures(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
         """The values of each, and whether the tester was the limit."""
         return [
             RepetitionFigures(

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from xdplab.measure.distribution import carried, distribution
+from xdplab.measure.distribution import distribution, if_enough_samples
 from xdplab.measure.method import Method, Session
 from xdplab.measure.streams import probe_streams
 from xdplab.methods.shared.batches import BatchCounts
@@ -83,7 +83,7 @@ def percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:
     """p50 and p99 of each trial in us; no p99 where the trials together do not carry one."""
     trials = list(trials)
     merged = [distribution([trial]) for trial in trials]
-    known = {"p50_us": 50.0, **({"p99_us": 99.0} if carried(trials, 99, 0.0) is not None else {})}
+    known = {"p50_us": 50.0, **({"p99_us": 99.0} if if_enough_samples(trials, 99, 0.0) is not None else {})}
     found = {name: [one.percentile_us(percent) for one in merged] for name, percent in known.items()}
     return {name: [value for value in values if value is not None] for name, values in found.items()}
 
@@ -135,7 +135,7 @@ class TracedMethod(Method[TracedT]):
     def ways(self) -> Sequence[str]:
         """How frames are followed, as in the clauses of trials."""
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """In each round one without, and one for each way."""
         once = self.spec.warmup_s + self.spec.duration_s + self.spec.drain_s
         return [once] * ((1 + len(self.ways)) * self.spec.pairs * len(self.spec.rates_pps))

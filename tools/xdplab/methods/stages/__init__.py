@@ -93,7 +93,7 @@ class Stages(CountingMethod[StagesSpec]):
         figure_column(P50, "complete p50 µs"),
     )
 
-    def trials(self, traffic: TrafficSpec) -> list[float]:
+    def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """One; without a warm-up, which at 1 pps means little."""
         return [self.spec.duration_s]
 

@@ -78,7 +78,7 @@ class Tracing(TracedMethod[TracingSpec]):
                 session.trial(one.spec, purpose="search", clause=one.clause)
                 found = traced_times(end())
             record = TracedRecord(rate_pps=one.rate_pps, way=one.way, **dict(found))
-            session.found(f"{one.clause} stages {one.round}", record)
+            session.record_figures(f"{one.clause} stages {one.round}", record)
 
     def _possible(self, session: Session) -> list[TraceWay]:
         ways: list[TraceWay] = []
@@ -90,7 +90,7 @@ class Tracing(TracedMethod[TracingSpec]):
                 ways.append(way)
             except (Unsupported, PointFailed) as exc:
                 reasons[way] = str(exc)
-                session.found(f"{CLAUSE} {way} unsupported", UntracedRecord(way=way, reason=str(exc)))
+                session.record_figures(f"{CLAUSE} {way} unsupported", UntracedRecord(way=way, reason=str(exc)))
         if not ways:
             raise Unsupported("; ".join(dict.fromkeys(reasons.values())))
         return ways

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings are remembered before they are changed, so that they can be put back after any end of a run."""
+"""Settings of a repetition: each is remembered before it is changed, to be put back after any end of a run."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
-from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
-from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, XdplabError
+from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import UNSET, Scalar
-from xdplab.testbed import Testbed, TestbedLock, open_testbed
-from xdplab.testbed.state import SystemLock
+from xdplab.runner.recovery import collected
+from xdplab.testbed import TestbedLock
 
 #: What a driver forgets when a program's own has its card for a while, in the order in which it is set again: rings are
 #: of the queues that are there. Offloads and MTU are put back with the card itself (`testbed/cards.py`).
@@ -49,7 +47,7 @@ class Settings:
         """The first reason, as far as it can be foreseen, why a value cannot take effect."""
         foreseeable = self.foreseeable()
         for knob, value in self._wanted:
-            reason = knob.supported(self._before, value) if knob.name in foreseeable else None
+            reason = knob.unsupported(self._before, value) if knob.name in foreseeable else None
             if reason:
                 return reason
         return None
@@ -62,7 +60,7 @@ class Settings:
         """
         foreseeable = self.foreseeable()
         for knob, value in self._wanted:
-            reason = None if knob.name in foreseeable else knob.supported(self._before, value)
+            reason = None if knob.name in foreseeable else knob.unsupported(self._before, value)
             if reason:
                 raise Unsupported(reason)
             self._saved.append((knob, knob.read(self._before)))
@@ -83,7 +81,7 @@ class Settings:
             if found["rules"]:
                 raise Unsupported(f"{ifname} has rules for flows, which go with the kernel's driver and do not return")
         if any(make_knob("rss_queues").read(context).values()):
-            reason = make_knob("rss_queues").supported(context, 1)
+            reason = make_knob("rss_queues").unsupported(context, 1)
             if reason:
                 raise Unsupported(reason)
         for name in reversed(OF_DRIVER):
@@ -121,7 +119,7 @@ class Settings:
         while self._saved:
             knob, saved = self._saved.pop()
             left.append((knob, saved))
-            with _collected(reasons, knob.name):
+            with collected(reasons, knob.name):
                 knob.restore(self._before, saved)
                 left.pop()
         self._saved = left[::-1]
@@ -137,17 +135,6 @@ class Settings:
         self._lock.remember(settings=lasting, **({"settings_ports": roles} if there_after else {}))
 
 
-@contextmanager
-def _collected(reasons: list[str], knob: str) -> Iterator[None]:
-    """A failure, be it one that the knob's author did not foresee, is added to `reasons`: other knobs are to follow."""
-    try:
-        yield
-    except XdplabError as exc:
-        reasons.append(str(exc))
-    except Exception as exc:
-        reasons.append(f"knob {knob}: {type(exc).__name__}: {exc}")
-
-
 def _ordered(wanted: dict[Knob, Scalar]) -> list[tuple[Knob, Scalar]]:
     """As given, but each after those of its `after` that are there."""
     left = dict(wanted)
@@ -159,59 +146,3 @@ def _ordered(wanted: dict[Knob, Scalar]) -> list[tuple[Knob, Scalar]]:
             raise InputError(f"knobs {', '.join(sorted(names))}: each is to be set after another of them")
         ordered.append((first, left.pop(first)))
     return ordered
-
-
-def recover(spec: TestbedSpec) -> list[str]:
-    """After kill -9: put settings back and remove the testbed's leftovers; returns what was done.
-
-    Raises:
-        InputError: a live run holds the testbed or settings of the machine, or a host of it cannot be reached.
-        XdplabError: something cannot be put back; what is left to do stays in the state file.
-    """
-    with interruptible(), deferred():  # what is half put back is worse than a late Ctrl-C
-        return recover_testbed(open_testbed(spec))
-
-
-def recover_testbed(testbed: Testbed) -> list[str]:
-    """The same of a testbed that is not up."""
-    testbed.lock.acquire()
-    try:
-        # first what runs there: it may hold what is put back (hugepages)
-        return testbed.clear_away() + _put_back(testbed)
-    finally:
-        testbed.down()
-
-
-def _put_back(testbed: Testbed) -> list[str]:
-    """Settings of the state file, even if one of them fails, which then stays there."""
-    state = testbed.lock.state()
-    left = dict(state.get("settings", {}))
-    if not left:
-        return []
-    if testbed.lock.rebooted(testbed.system):
-        testbed.lock.remember(settings={})
-        return [f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it"]
-    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
-    context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
-    done: list[str] = []
-    reasons: list[str] = []
-    knobs: dict[str, Knob] = {}
-    for name in left:
-        with _collected(reasons, name):
-            knobs[name] = make_knob(name)
-    with ExitStack() as stack:
-        if any(knob.scope == "system" for knob in knobs.values()):
-            machine = SystemLock(testbed.system)
-            machine.acquire()
-            stack.callback(machine.release)
-        for name, knob in reversed(knobs.items()):  # in the reverse order of how they were set
-            with _collected(reasons, name):
-                knob.restore(context, left[name])
-                done.append(f"{name} back to {left.pop(name)}")
-                testbed.lock.remember(settings=left)
-    if reasons:
-        raise XdplabError(
-            f"{testbed.lock.path}: could not be put back: {'; '.join(reasons)}; `xdplab restore` tries again, or put "
-            f"back by hand what this file names, and remove it"
-        )
-    return done

@@ -57,6 +57,7 @@ def test_unknown_names_list_the_known_ones() -> None:
         ("testpmd:hugepages=perhaps", "hugepages: .*'perhaps'"),
         ("xdp:mode=", "mode: .*''"),
         ("xdp:=native", "forwarder xdp"),
+        ("ovs-dpdk:n_rxq_desc=1000", "forwarder ovs-dpdk: n_rxq_desc: .*power of two.*'1000'"),
         ("xsk:rx_ring=1000", "forwarder xsk: rx_ring: .*power of two.*'1000'"),
         ("xsk:tx_skb_budget=16", "tx_skb_budget should be 0, or from 32 to tx_ring"),
         ("xsk:packet_version=4", "packet_version: .*'4'"),

@@ -107,6 +107,7 @@ def test_they_are_away(bare: Path) -> None:
         assert "ModuleNotFoundError" in run(bare, "-c", f"import {module}").stderr
 
 
+@pytest.mark.slow
 def test_the_core_works_without_them(bare: Path) -> None:
     """The interface for others, what there is, what is missing, and a study from its trials to its report."""
     assert run(bare, "-c", "import xdplab.api").stderr == ""

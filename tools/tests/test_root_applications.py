@@ -78,6 +78,7 @@ def rows(lab: Lab, forwarders: list[Any], method: dict[str, Any], *options: str)
     return {(row["forwarder"], row["levels"]["workload"]): row for row in lab.rows()}
 
 
+@pytest.mark.slow
 def test_each_workload_is_measured_and_every_setting_put_back(lab: Lab) -> None:
     ours = ["bulk", "bulk:4", "requests", "requests:8", "connections:4", "udp"]
     others = {"iperf3": "iperf3", "web": "wrk", "memcached": "memcached", "sockperf": "sockperf"}

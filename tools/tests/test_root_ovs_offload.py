@@ -108,8 +108,9 @@ def test_random_frames_and_tables_find_what_is_planted_and_nothing_else(plant: s
         assert "  second: port " in done.stdout  # the frame, and what came out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("build", [OFFLOADING, pytest.param("4.0.0-xdp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("build", [OFFLOADING, "4.0.0-xdp"])
 def test_offloaded_frames_are_treated_as_all_others(build: str) -> None:
     """Some of what `ovs/README.md` gives the command for."""
     done = run("offload_diff.py", "--build", folder(build), "--packets", "1500")

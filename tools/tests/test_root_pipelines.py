@@ -71,6 +71,7 @@ def test_a_network_function_routes_in_every_place(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
+@pytest.mark.slow
 def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab: Lab) -> None:
     builds = [
         each

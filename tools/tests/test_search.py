@@ -167,6 +167,7 @@ def test_quick_needs_a_tenth_of_the_traffic_of_bisection_and_spreads_less() -> N
     assert re.search(r"1\.2 Mpps +1\.200 Mpps +\d+ frames +50\d ± 11", table)
 
 
+@pytest.mark.slow
 def test_a_search_killed_in_the_middle_goes_on_and_finds_the_same(tmp_path: Path) -> None:
     whole = records(run(tmp_path, "whole"), 0)
     process = run(tmp_path, "cut")

@@ -67,8 +67,8 @@ def markdown_table(method: Method[Any], points: Sequence[PointSummary], found: A
     for each in shown:
         heads.append(each.title)
         for row, point in zip(rows, points, strict=True):
-            below = each.below(point)
-            row.append(f"{each.shown(point)} ({below})" if below else each.shown(point))
+            subtext = each.subtext(point)
+            row.append(f"{each.shown(point)} ({subtext})" if subtext else each.shown(point))
         if found.comparison and each.ratio:
             heads.append(each.ratio)
             for row, point in zip(rows, points, strict=True):

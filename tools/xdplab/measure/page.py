@@ -35,9 +35,9 @@ class Column:
     words: Callable[[PointSummary], str] | None = None
     #: A sign behind the text.
     mark: Callable[[PointSummary], str] = lambda point: ""
-    #: What stands below it in the report, small: how far it holds, what it is of.
-    below: Callable[[PointSummary], str] = lambda point: ""
-    #: In the report, the head of the ratio to the answer's reference behind it, of what was measured `beside` if given.
+    #: Small text under the cell in the report: how far it holds, what it is of.
+    subtext: Callable[[PointSummary], str] = lambda point: ""
+    #: In the report, the head of a further column: the ratio to the answer's reference, of this clause if one is named.
     ratio: str = ""
     clause: str = ""
     #: Where it is shown; JSON and CSV have all.
@@ -93,7 +93,7 @@ class Page(Protocol):
         """The points that were measured, with the columns of the method or those given, where one has a value."""
 
     def ratios(self, clause: str = "") -> dict[str, Comparison]:
-        """Point id -> comparison with the answer's reference at the same setting; of what was measured `beside`."""
+        """Point id -> comparison with the answer's reference at the same setting; of this clause of the method."""
 
     def pictures(self) -> Section:
         """Distributions of latency, where there are any."""

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is ahead among several that do the same, by how much, or why that is undecided: of micro-benchmarks.
+"""Who is ahead among several that do the same, by how much, or why that is undecided.
+
+For methods that rank (micro-benchmarks, functions, stages, applications), and for the advice of a report.
 
 Each place (`rxdrop`) is decided by the comparisons of `compare` between a leader and all others; those of all places
 are one family. The leader is the one with the best median, if its pairs with the others do not say the opposite: a

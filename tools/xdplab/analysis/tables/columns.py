@@ -44,19 +44,19 @@ def idle_polling(point: PointSummary) -> str:
 
 #: For terminals and reports; a thread that polls pays for its whole core however few frames there are.
 CPU_COLUMN = Column(
-    CPU.key, "CPU s per million", lambda point: point.value(CPU.key), below=idle_polling, places=("terminal", "html")
+    CPU.key, "CPU s per million", lambda point: point.value(CPU.key), subtext=idle_polling, places=("terminal", "html")
 )
 #: Of a trial with probes at a stated load.
 LOAD_COLUMNS = (
     Column("offered_pps", "kpps", lambda point: point.offered_pps, kpps, places=("terminal",)),
     Column("loss_ratio", "loss", lambda point: point.loss_ratio, loss, places=("terminal",)),
-    Column("p50_us", "p50 µs", lambda point: point.p50_us, below=lost, ratio="times as fast", main=True),
+    Column("p50_us", "p50 µs", lambda point: point.p50_us, subtext=lost, ratio="times as fast", main=True),
     Column("p99_us", "p99 µs", lambda point: point.p99_us, mark=_machines("p99_us")),
     Column("p999_us", "p99.9 µs", lambda point: point.p999_us, mark=_machines("p999_us")),
     Column("p99999_us", "p99.999 µs", lambda point: point.p99999_us, mark=_machines("p99999_us"), places=("html",)),
     Column("achieved_pps", "achieved kpps", lambda point: point.achieved_pps, kpps, places=("html",),
            mark=lambda point: "*" if point.tester_limited else "",
-           below=lambda point: f"of {kpps(point.offered_pps)}" if point.offered_pps else ""),
+           subtext=lambda point: f"of {kpps(point.offered_pps)}" if point.offered_pps else ""),
     CPU_COLUMN,
 )  # fmt: skip
 

@@ -33,7 +33,7 @@ def _lost(point: PointSummary) -> str:
 
 COLUMNS = (
     Column("light_pps", "kpps, light", _light("offered_pps"), kpps),
-    Column("light_p50_us", "p50 µs, light", _light("p50_us"), below=_lost, ratio="times as fast", clause=LIGHT_LOAD,
+    Column("light_p50_us", "p50 µs, light", _light("p50_us"), subtext=_lost, ratio="times as fast", clause=LIGHT_LOAD,
            main=True),
     Column("light_loss_ratio", "loss, light", _light("loss_ratio"), loss, places=("terminal",)),
     *LOAD_COLUMNS,

@@ -13,6 +13,7 @@ from xdplab import app
 from xdplab.analysis import compare_points as compare_points
 from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
 from xdplab.analysis.run import Run as Run
+from xdplab.analysis.tables.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
 from xdplab.forwarders import Dut as Dut, Forwarder as Forwarder
 from xdplab.forwarders.base import (
     Counting as Counting,
@@ -29,9 +30,15 @@ from xdplab.forwarders.base import (
 from xdplab.forwarders.changes import Change as Change, Changing as Changing, Step as Step
 from xdplab.forwarders.fake import Box as Box, FakeForwarder as FakeForwarder
 from xdplab.forwarders.options import Key as Key, arguments as arguments
-from xdplab.forwarders.process import InstanceForwarder as InstanceForwarder, Process as Process
+from xdplab.forwarders.process import (
+    EventProcess as EventProcess,
+    Instance as Instance,
+    InstanceForwarder as InstanceForwarder,
+    Process as Process,
+)
 from xdplab.hosts.waiting import how_it_ended as how_it_ended
 from xdplab.knobs import Knob as Knob, KnobContext as KnobContext
+from xdplab.knobs.base import PortFileKnob as PortFileKnob, ValueKnob as ValueKnob
 from xdplab.measure import (
     Column as Column,
     CountedFigures as CountedFigures,
@@ -73,6 +80,7 @@ from xdplab.model import (
 )
 from xdplab.runner import Listener as Listener
 from xdplab.testers import Tester as Tester, TesterContext as TesterContext
+from xdplab.testers.base import RxChoice as RxChoice
 from xdplab.tools import project_root as project_root
 
 read_study = app.read_study

@@ -92,7 +92,7 @@ def test_a_forwarder_carries_frames_in_its_mode_under_these_settings(
     done: RunFolder, rows: dict[str, dict[str, Any]], title: str
 ) -> None:
     row = rows[title]
-    assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
+    assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title]), row["reason"]
     (trial,) = [each for each in done.trials() if each.point_id == row["point_id"] and each.result]
     assert trial.result is not None
     (stream,) = trial.result.streams

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]
 _WAIT_S, _START_S = 0.25, 0.15
 
 
+@pytest.mark.slow
 def test_a_reset_is_the_gap_less_what_the_suite_waits(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And all of what the forwarder needs to start is its own."""
     start = XdpForwarder.start

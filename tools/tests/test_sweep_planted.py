@@ -39,7 +39,7 @@ def judged(seed: int, **changes: Any) -> dict[str, Importance]:
         return {each.factor: each for each in judge_settings(whole, forest=False)[0]}
 
 
-@pytest.mark.parametrize("outliers_above_us", [None, 200.0])
+@pytest.mark.parametrize("outliers_above_us", [pytest.param(None, marks=pytest.mark.slow), 200.0])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_the_order_is_right_with_and_without_outliers(seed: int, outliers_above_us: float | None) -> None:
     found = analysed(seed, outliers_above_us=outliers_above_us)

@@ -21,6 +21,7 @@ from xdplab.model import (
     InputError,
     Missing,
     Model,
+    NothingMeasurable,
     RunRecord,
     StudySpec,
     TestbedSpec,
@@ -249,7 +250,7 @@ def run_study(
 def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
     """Measure two forwarders interleaved, round after round, until a verdict holds or the time is over.
 
-    Where nothing of it can be measured here, the verdict is `unsupported`.
+    Where this machine can measure neither of the two, the verdict is `unsupported`.
 
     Raises:
         InputError: as of `read_study`, `prepare` and `run_study`; or the study's method has no such figure.
@@ -280,7 +281,7 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
 
     try:
         folder, outcome = run_study(prepared, listener, results, enough=enough)
-    except Missing as exc:
+    except NothingMeasurable as exc:
         return not_measured((asked.base, asked.new), asked.metric, asked.max_slowdown, str(exc))
     if outcome.interrupted or outcome.error:
         raise outcome.interrupted or outcome.error or XdplabError("gate: the run ended early")

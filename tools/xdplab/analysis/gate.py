@@ -33,10 +33,10 @@ class Side(Model):
     #: As it was given.
     forwarder: str
     #: Median over the usable repetitions, in the unit of the figure's key.
-    value: float | None
+    value: float | None = None
     #: The least and the greatest of a repetition.
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 class GateResult(Model):
@@ -149,7 +149,7 @@ def judge_gate(run: Run, names: tuple[str, str], metric: str, max_slowdown: floa
 
 def not_measured(names: tuple[str, str], metric: str, max_slowdown: float, reason: str) -> GateResult:
     """The verdict where this machine can measure neither of the two, so that there is no run."""
-    base, new = (Side(forwarder=name, value=None, low=None, high=None) for name in names)
+    base, new = (Side(forwarder=name) for name in names)
     return GateResult(
         verdict="unsupported",
         metric=metric,

@@ -22,6 +22,7 @@ from xdplab.model.errors import (
     LinkLost as LinkLost,
     Missing as Missing,
     MissingProgram as MissingProgram,
+    NothingMeasurable as NothingMeasurable,
     PointFailed as PointFailed,
     Unsupported as Unsupported,
     XdplabError as XdplabError,

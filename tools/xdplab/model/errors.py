@@ -27,6 +27,10 @@ class Missing(InputError):
     """This machine lacks what all of a run needs; the message says what, and how to get it. Suites skip."""
 
 
+class NothingMeasurable(Missing):
+    """It has the tester, and none of the study's points can be measured on it."""
+
+
 class Unsupported(XdplabError):
     """This machine cannot do what the point asks for; the message is the reason shown in the report."""
 

@@ -1,29 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """After a run that was killed: what it left is removed, and its settings are put back from the state file."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, TestbedSpec, XdplabError
+from xdplab.runner.settings import collected
 from xdplab.testbed import Testbed, open_testbed
 from xdplab.testbed.state import SystemLock
 
 
-@contextmanager
-def collected(reasons: list[str], knob: str) -> Iterator[None]:
-    """A failure, be it one that the knob's author did not foresee, is added to `reasons`: other knobs are to follow."""
-    try:
-        yield
-    except XdplabError as exc:
-        reasons.append(str(exc))
-    except Exception as exc:
-        reasons.append(f"knob {knob}: {type(exc).__name__}: {exc}")
-
-
 def recover(spec: TestbedSpec) -> list[str]:
-    """After kill -9: put settings back and remove the testbed's leftovers; returns what was done.
+    """After kill -9: remove the testbed's leftovers and put settings back; returns what was done.
 
     Raises:
         InputError: a live run holds the testbed or settings of the machine, or a host of it cannot be reached.

@@ -28,7 +28,7 @@ from xdplab.model import (
     Interrupted,
     JournalFailed,
     LinkLost,
-    Missing,
+    NothingMeasurable,
     Point,
     RunRecord,
     StudySpec,
@@ -277,7 +277,7 @@ class StudyRun:
         order = self._to_do(planned)
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
-            raise Missing(f"study {self._study.name}: nothing can be measured here: {reasons}")
+            raise NothingMeasurable(f"study {self._study.name}: nothing can be measured here: {reasons}")
         left_s = self._plan.traffic_seconds(order) + OVERHEAD_S * len(order)
         self._listener.begin(self._plan, len(order), left_s)
         began = time.monotonic()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a repetition: each is remembered before it is changed, to be put back after any end of a run."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.model.design import UNSET, Scalar
-from xdplab.runner.recovery import collected
 from xdplab.testbed import TestbedLock
 
 #: What a driver forgets when a program's own has its card for a while, in the order in which it is set again: rings are
@@ -133,6 +133,17 @@ class Settings:
         lasting = {knob.name: saved for knob, saved in self._saved if knob.scope == "system" or there_after}
         roles = [port.role for port in self._before.ports if lasting and port.lasting]
         self._lock.remember(settings=lasting, **({"settings_ports": roles} if there_after else {}))
+
+
+@contextmanager
+def collected(reasons: list[str], knob: str) -> Iterator[None]:
+    """A failure, be it one that the knob's author did not foresee, is added to `reasons`: other knobs are to follow."""
+    try:
+        yield
+    except XdplabError as exc:
+        reasons.append(str(exc))
+    except Exception as exc:
+        reasons.append(f"knob {knob}: {type(exc).__name__}: {exc}")
 
 
 def _ordered(wanted: dict[Knob, Scalar]) -> list[tuple[Knob, Scalar]]:

@@ -22,8 +22,11 @@
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
-/* Duplicates are recognised among the last 2^18 sequences. */
-#define WINDOW_BITS   18
+/*
+ * A frame may be so many sequences behind the last, and be known for new or
+ * again: half a second of 8 Mpps.
+ */
+#define WINDOW_BITS   22
 #define WINDOW_FRAMES (1ULL << WINDOW_BITS)
 #define WINDOW_WORDS  (1 << (WINDOW_BITS - 5))
 

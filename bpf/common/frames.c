@@ -171,6 +171,7 @@ void gen_init(struct gen_thread *t, struct gen_stream *streams,
 
 	memset(t, 0, sizeof(*t));
 	t->wake_ns = GEN_NEVER;
+	t->slot_ns = GEN_SLOT_NS;
 	t->streams = count;
 	t->stall_ns = timing->stall_ns;
 	t->late_ns = timing->late_ns;

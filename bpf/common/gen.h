@@ -6,6 +6,7 @@
 #ifndef XDPLAB_GEN_H
 #define XDPLAB_GEN_H
 
+#include <stdbool.h>
 #include <linux/types.h>
 #include "choice.h"
 #include "shape.h"
@@ -20,11 +21,22 @@
 #define GEN_MAX_FRAME 4095
 /*
  * A frame is written up to GEN_LEAD_NS before it is due and then waits for its
- * time: a poll takes 30 to 70 ns, and writing as long again.  The loop that
- * waits is bounded for the verifier; one look at the clock takes > 8 ns.
+ * time: in a virtual machine a poll takes 100 to 210 ns, and writing as long
+ * again.  The loop that waits is bounded for the verifier; one look at the
+ * clock takes > 8 ns.
  */
-#define GEN_LEAD_NS    100
-#define GEN_LEAD_LOOKS 16
+#define GEN_LEAD_NS    500
+#define GEN_LEAD_LOOKS 64
+/*
+ * Where nothing is due the clock is looked at so often before the call returns:
+ * for 1 us or less, so that no softirq of this CPU waits for longer.
+ */
+#define GEN_IDLE_LOOKS 32
+/* A call that does nothing takes 30 to 60 ns; until it was seen: as much. */
+#define GEN_SLOT_NS   60
+#define GEN_SLOT_MOST 1000
+/* Each frame of a batch may take such a part of stall_ns, and is no stall. */
+#define GEN_STALL_SHIFT 5
 /*
  * Gaps of a Poisson process, in 2^-GEN_GAP_BITS of their mean: the quantiles of
  * the exponential distribution, linear in between.  Beyond the last but one it
@@ -99,6 +111,7 @@ struct gen_stream {
 	__u32 burst; /* frames that are due together */
 	__u8 id;
 	__u8 sliced; /* its frames are counted by slice */
+	__u8 alone;  /* its frames have a batch of their own, see gen_slot() */
 	__u8 odd;    /* trailer at an odd offset */
 	__u8 scrubs;
 	__u16 scrub[GEN_STREAMS]; /* where shorter frames left their trailer */
@@ -131,17 +144,20 @@ struct gen_thread {
 	__u16 errors;
 	__u32 done_told;
 	__u32 unlooked; /* frames that leave before the next look at the clock */
-	/* frames that the kernel hands on together, and how many polls of them */
+	/* calls whose frames the kernel hands on together, and those that were */
 	__u32 batch;
 	__u32 in_batch;
-	__u32 batch_sends; /* one of them is to leave */
+	__u32 batch_sends; /* frames that leave with it */
+	__u32 pass;	   /* so many calls that come do nothing */
+	__u32 passed;	   /* as many did, between the last two polls */
+	__u64 slot_ns;	   /* what each of them takes, as seen so far */
 	__u64 sent_ns;	   /* the last departure, until the poll after it */
 	/* results of the trial */
 	__u64 sending_ns;	  /* from departures to the polls after them */
-	__u64 sending_stalled_ns; /* those above stall_ns */
+	__u64 sending_stalled_ns; /* those that were stalls */
+	__u64 handovers;	  /* batches with frames */
 	__u64 stalls;
 	__u64 stalled_ns;
-	__u64 stall_end_ns;
 	__u64 longest_gap_ns;
 	__u64 polls[GEN_CPUS];
 	struct gen_stall stall[GEN_STALLS]; /* the first of them */
@@ -224,7 +240,17 @@ static __always_inline void gen_note_stall(struct gen_thread *t, __u64 ns,
 	}
 	t->stalls++;
 	t->stalled_ns += ns;
-	t->stall_end_ns = now;
+}
+
+/*
+ * Was the machine away in a gap between two polls?  Not while frames that were
+ * handed on in between took their time.
+ */
+static __always_inline bool gen_is_stall(const struct gen_thread *t, __u64 gap)
+{
+	__u64 sends = GEN_HAS(paced) ? t->batch_sends : t->batch;
+
+	return gap > t->stall_ns + sends * (t->stall_ns >> GEN_STALL_SHIFT);
 }
 
 /* Account one run of the poll loop; @cpu is where it ran. */
@@ -239,8 +265,17 @@ static __always_inline void gen_account_poll(struct gen_thread *t, __u64 now,
 	t->polls[cpu & (GEN_CPUS - 1)]++;
 	if (gap > t->longest_gap_ns)
 		t->longest_gap_ns = gap;
-	if (gap > t->stall_ns)
+	if (gen_is_stall(t, gap))
 		gen_note_stall(t, gap, now);
+}
+
+/* What a call takes that does nothing, from @gap in which t->passed did. */
+static __always_inline void gen_learn_slot(struct gen_thread *t, __u64 gap)
+{
+	__u64 each = gap / (t->passed + 1);
+
+	if (each < GEN_SLOT_MOST) /* else the machine was away */
+		t->slot_ns = (t->slot_ns * 15 + each) / 16;
 }
 
 /*
@@ -252,22 +287,57 @@ static __always_inline void gen_account_poll(struct gen_thread *t, __u64 now,
 static __always_inline void gen_account_sending(struct gen_thread *t,
 						__u64 before, __u64 now)
 {
-	__u64 from = t->sent_ns, gap;
+	__u64 from = t->sent_ns, gap = now - before;
 
 	t->sent_ns = 0;
+	if (t->passed && !t->batch_sends)
+		gen_learn_slot(t, gap);
+	if (!from && t->batch_sends && t->in_batch >= t->batch)
+		from = before + t->passed * t->slot_ns;
+	t->passed = 0;
+	if (!from || from >= now || t->stage != GEN_TRIAL)
+		return;
+	t->sending_ns += now - from;
+	if (gen_is_stall(t, gap))
+		t->sending_stalled_ns += now - from;
+}
+
+/*
+ * A call is a slot of a batch, which is handed on behind its last slot.  Who is
+ * on time leaves in that slot, and so waits for nobody; the slots before it are
+ * passed over while there is time.  Who is late leaves in the next slot: a
+ * sender that falls behind hands on the more frames together, the more it
+ * does.  A frame of a stream that is @alone is the only one of its batch.
+ *
+ * Returns whether a frame of @s, which is due first, may leave in this slot if
+ * it is due; if not, t->pass says how many calls to pass over behind this one.
+ */
+static __always_inline bool gen_slot(struct gen_thread *t,
+				     const struct gen_stream *s, __u64 now)
+{
+	__u32 left;
+
 	if (t->in_batch >= t->batch) {
-		if (!from && t->batch_sends)
-			from = before;
 		t->in_batch = 0;
 		t->batch_sends = 0;
 	}
 	t->in_batch++;
-	if (!from || t->stage != GEN_TRIAL)
-		return;
-	gap = now - from;
-	t->sending_ns += gap;
-	if (gap > t->stall_ns)
-		t->sending_stalled_ns += gap;
+	left = t->batch - t->in_batch;
+	if (t->batch_sends) {
+		if (now >= t->wake_ns && !s->alone)
+			return true;
+	} else {
+		if (!left || (now >= t->wake_ns && !s->alone))
+			return true;
+		left--;
+		/* it would come too late to the last slot: look in the next */
+		if (!s->alone && now + left * 2 * t->slot_ns >= t->wake_ns)
+			left = 0;
+	}
+	t->pass = left;
+	t->passed = left;
+	t->in_batch += left;
+	return false;
 }
 
 /*
@@ -378,9 +448,6 @@ static __always_inline enum gen_answer gen_due(struct gen_thread *t,
 		return GEN_CHANGE;
 	}
 	late = now - s->due_ns;
-	if (late > t->stall_ns + GEN_LEAD_NS && s->due_ns > t->stall_end_ns &&
-	    t->stage == GEN_TRIAL)
-		gen_note_stall(t, late, now);
 	if (late <= s->max_late_ns)
 		return GEN_SEND;
 	if (now >= end)

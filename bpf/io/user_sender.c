@@ -31,13 +31,19 @@ __u64 user_write(const struct gen_stream *g,
 	return left;
 }
 
+static int kick(struct user_sender *s, struct io *io)
+{
+	s->gen->batch_sends += io->unkicked;
+	return io_kick(io);
+}
+
 /* Also what the kernel refused before: it is late already. */
 static int kick_all(struct user_sender *s)
 {
 	int err = 0, i;
 
 	for (i = 0; !err && i < s->num_ios; i++)
-		err = io_kick(&s->ios[i]);
+		err = kick(s, &s->ios[i]);
 	return err;
 }
 
@@ -92,7 +98,7 @@ static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 	if (!io_available(io, 1)) {
 		io->n.tx_full++;
 		end_if_stuck(s, io, now);
-		return io_kick(io); /* late, then, or skipped */
+		return kick(s, io); /* late, then, or skipped */
 	}
 	io->ops->get(io, &frame, 1);
 	/* top rate has no schedule: the look before it is enough */
@@ -109,7 +115,7 @@ static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 	}
 	if (sliced)
 		gen->sliced_ns = left;
-	return (io->unkicked >= s->batch ? io_kick(io) : 0) ?: 1;
+	return (io->unkicked >= s->batch ? kick(s, io) : 0) ?: 1;
 }
 
 int user_send(struct user_sender *s, __u64 now, int cpu)
@@ -126,6 +132,7 @@ int user_send(struct user_sender *s, __u64 now, int cpu)
 	if (gen->sliced_ns)
 		gen_account_slice(gen);
 	gen_account_poll(gen, now, cpu);
+	gen->batch_sends = 0;
 	switch (gen_due(gen, s->streams, &s->streams[pick], now)) {
 	case GEN_SEND:
 		return send_frame(s, pick, now);

@@ -58,9 +58,9 @@ def test_delays_are_in_the_histogram(middle, tmp_path):
 
 
 def test_beyond_the_window(middle, tmp_path):
-    """Sequence 100 + 2^18 takes over the word of 96..127: 28 frames are too late."""
+    """Sequence 100 + 2^22 takes over the word of 96..127: 28 frames are too late."""
     ports = [middle.port("a0"), middle.port("c0")]
-    with middle.forwarder(tmp_path, forge={99: 100 + (1 << 18)}):
+    with middle.forwarder(tmp_path, forge={99: 100 + (1 << 22)}):
         one = only(xdpgen(config(ports)))
     assert counts(one) == {
         "sent": FRAMES,
@@ -75,8 +75,8 @@ def test_beyond_the_window(middle, tmp_path):
 def test_sequence_window_wraps(direct):
     """More frames than the window holds: laps replace each other, exactly."""
     ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
-    one = only(xdpgen(config(ports, stream(pps=None, count=700_000), duration_s=5, warmup_s=0)))
-    assert counts(one) == clean(700_000)
+    one = only(xdpgen(config(ports, stream(pps=None, count=4_500_000), duration_s=20, warmup_s=0)))
+    assert counts(one) == clean(4_500_000)
 
 
 def test_others_pass(middle, tmp_path):

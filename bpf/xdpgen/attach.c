@@ -19,7 +19,7 @@
 /* Linux 6.6; not in the headers of Debian 12. */
 #define ATTACH_TCX_INGRESS 46
 
-static int attach_xdp(struct attachment *at, const struct port *port, int fd)
+static int link_xdp(const struct port *port, int fd)
 {
 	bool generic = port->xdp_mode == XDP_GENERIC;
 	LIBBPF_OPTS(bpf_link_create_opts, opts,
@@ -31,8 +31,57 @@ static int attach_xdp(struct attachment *at, const struct port *port, int fd)
 		return fail(link, "cannot attach %s XDP: %s: %s",
 			    generic ? "generic" : "native", port->ifname,
 			    explain(link));
+	return link;
+}
+
+static int attach_xdp(struct attachment *at, const struct port *port, int fd)
+{
+	int link = link_xdp(port, fd);
+
+	if (link < 0)
+		return link;
 	at->link_fd = link;
-	at->xdp = generic ? "generic" : "native";
+	at->xdp = port->xdp_mode == XDP_GENERIC ? "generic" : "native";
+	return 0;
+}
+
+/* A program that leaves all frames to the stack. */
+static int load_pass(void)
+{
+	const struct bpf_insn code[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .imm = XDP_PASS },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+
+	return bpf_prog_load(BPF_PROG_TYPE_XDP, "xdpgen_pass", "Dual BSD/GPL",
+			     code, ARRAY_SIZE(code), NULL);
+}
+
+/* @fd: the receiver, or -1. */
+static int attach_card(struct attachment *at, const struct port *port, int fd)
+{
+	int link, err;
+
+	at->xdp = fd < 0 ? "pass" : "native";
+	if (at->card_link) {
+		if (fd < 0)
+			return 0;
+		err = bpf_link_update(at->card_link - 1, fd, NULL);
+		if (err)
+			return fail(err, "cannot replace XDP program: %s: %s",
+				    port->ifname, explain(err));
+		return 0;
+	}
+	at->pass_fd = load_pass();
+	if (at->pass_fd < 0)
+		return fail(at->pass_fd, "cannot load XDP program: %s",
+			    explain(at->pass_fd));
+	link = link_xdp(port, fd < 0 ? at->pass_fd : fd);
+	if (link < 0) {
+		close(at->pass_fd);
+		return link;
+	}
+	at->card_link = link + 1;
 	return 0;
 }
 
@@ -152,19 +201,49 @@ static int attach_tc(struct attachment *at, const struct port *port, int fd)
 	return attach_clsact(at, port, fd);
 }
 
-int attach_port(struct attachment *at, const struct port *port, int fd)
+int check_ports_free(const struct config *cfg)
 {
-	int ns, err;
+	int err = 0, i, ns;
 
-	*at = (struct attachment){ .link_fd = -1, .xdp = "none", .tc = "none" };
+	for (i = 0; !err && i < cfg->num_ports; i++) {
+		ns = netns_enter(port_netns(&cfg->ports[i]));
+		if (ns < 0)
+			return ns;
+		err = check_no_xdp(cfg->ports[i].ifname, cfg->ports[i].ifindex);
+		netns_leave(ns);
+	}
+	return err;
+}
+
+/* Has a card its XDP link for longer than a trial? */
+static bool keeps_link(const struct port *port, bool sends)
+{
+	return !port->veth && (sends || port->rx == RX_XDP) &&
+	       port->xdp_mode == XDP_NATIVE;
+}
+
+int attach_port(struct attachment *at, const struct port *port, int fd,
+		bool sends)
+{
+	bool kept = keeps_link(port, sends), xdp = port->rx == RX_XDP;
+	int ns, err = 0;
+
+	at->link_fd = -1;
+	at->filter = 0;
+	at->xdp = at->tc = "none";
 	ns = netns_enter(port_netns(port));
 	if (ns < 0)
 		return fail(ns, "cannot enter network namespace: %s: %s",
 			    port->netns, explain(ns));
-	clear_clsact(port);
-	if (port->rx == RX_XDP)
+	if (!at->card_link)
+		err = check_no_xdp(port->ifname, port->ifindex);
+	if (!err && fd >= 0)
+		clear_clsact(port);
+	if (!err && kept)
+		err = attach_card(at, port, xdp ? fd : -1);
+	else if (!err && xdp)
 		err = attach_xdp(at, port, fd);
-	else
+	if (!err && port->rx == RX_TC)
 		err = attach_tc(at, port, fd);
 	netns_leave(ns);
 	return err;
@@ -174,6 +253,8 @@ void detach_port(struct attachment *at, const struct port *port)
 {
 	int ns;
 
+	if (at->card_link && port->rx == RX_XDP)
+		bpf_link_update(at->card_link - 1, at->pass_fd, NULL);
 	if (at->link_fd >= 0)
 		close(at->link_fd);
 	at->link_fd = -1;
@@ -187,4 +268,14 @@ void detach_port(struct attachment *at, const struct port *port)
 		remove_qdisc(port);
 	at->filter = 0;
 	netns_leave(ns);
+}
+
+void leave_port(struct attachment *at, const struct port *port)
+{
+	detach_port(at, port);
+	if (!at->card_link)
+		return;
+	close(at->card_link - 1);
+	close(at->pass_fd);
+	at->card_link = 0;
 }

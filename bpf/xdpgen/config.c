@@ -75,6 +75,8 @@ static const struct field document_fields[] = {
 	  .help = "a line on stderr each second; default: on a terminal" },
 	{ CFG(flow_figures), .type = FIELD_BOOL,
 	  .help = "figures of each flow, 10,000 at most" },
+	{ CFG(link_changes), .type = FIELD_BOOL,
+	  .help = "a port whose carrier goes and comes does not end the trial" },
 	{ AT(document, slices), .type = FIELD_OBJECT, .nullable = true,
 	  .help = "latencies by slice of time: keys below; null: none" },
 };

@@ -56,6 +56,7 @@ struct config {
 	int sender;
 	bool progress;
 	bool flow_figures;
+	bool link_changes; /* a carrier may go and come */
 	bool slices;
 	/* what belongs to the path, beside the senders */
 	struct watch_list cpus;
@@ -92,6 +93,17 @@ static inline bool config_sliced(const struct config *cfg, int stream)
 
 	return cfg->slices && s->kind == STREAM_LATENCY &&
 	       s->flow_choice != CHOICE_NEW;
+}
+
+/* Does a stream leave by the port? */
+static inline bool port_sends(const struct config *cfg, int port)
+{
+	int i;
+
+	for (i = 0; i < cfg->num_streams; i++)
+		if (cfg->streams[i].tx_port == port)
+			return true;
+	return false;
 }
 
 /* Is a port sent to from more than one CPU? */

@@ -19,7 +19,7 @@
 
 static int find_port(struct port *port, const char *where)
 {
-	int ns, err;
+	int ns, err = 0;
 
 	ns = netns_enter(port_netns(port));
 	if (ns < 0)
@@ -31,9 +31,7 @@ static int find_port(struct port *port, const char *where)
 	port->mtu = interface_mtu(port->ifname);
 	port->veth = is_veth(port->ifname);
 	port->rx_queues = receive_queues(port->ifname);
-	if (port->ifindex)
-		err = check_no_xdp(port->ifname, port->ifindex);
-	else
+	if (!port->ifindex)
 		err = fail(
 			-ENODEV,
 			"unknown interface: %s.ifname %s: create it, or correct netns",

@@ -175,6 +175,19 @@ static __always_inline void not_sent(__u32 index, __s32 error)
 	gen_refused(&gen, &streams[index]);
 }
 
+/* Until something is due soon, or for GEN_IDLE_LOOKS.  Returns the time. */
+static __always_inline __u64 wait_a_little(__u64 now)
+{
+	__u32 looks;
+
+	for (looks = 0; looks < GEN_IDLE_LOOKS; looks++) {
+		if (now + GEN_LEAD_NS >= gen.wake_ns)
+			break;
+		now = bpf_ktime_get_ns();
+	}
+	return now;
+}
+
 SEC("xdp")
 int live_send(struct xdp_md *ctx)
 {
@@ -187,6 +200,10 @@ int live_send(struct xdp_md *ctx)
 	int change;
 	__s64 sum;
 
+	if (GEN_HAS(paced) && gen.pass) {
+		gen.pass--;
+		return XDP_DROP;
+	}
 	if (GEN_HAS(paced) && gen.pending)
 		account_late();
 	if (GEN_HAS(sliced) && gen.sliced_ns)
@@ -197,6 +214,12 @@ int live_send(struct xdp_md *ctx)
 		gen_account_sending(&gen, before, now);
 	index = GEN_HAS(several) ? gen.pick & (GEN_STREAMS - 1) : 0;
 	s = &streams[index];
+	if (GEN_HAS(paced)) {
+		if (!gen_slot(&gen, s, now))
+			return XDP_DROP;
+		if (gen.in_batch >= gen.batch)
+			now = wait_a_little(now);
+	}
 	answer = gen_due(&gen, streams, s, now);
 	if (answer == GEN_CHANGE)
 		choose_next();
@@ -246,7 +269,8 @@ int live_send(struct xdp_md *ctx)
 		gen.sliced_ns = left;
 	if (GEN_HAS(paced)) {
 		gen.sent_ns = left;
-		gen.batch_sends = 1;
+		gen.handovers += trial && !gen.batch_sends;
+		gen.batch_sends++;
 	}
 	if (watch_tx)
 		note_queued(index, trial);

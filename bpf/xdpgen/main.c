@@ -53,7 +53,8 @@ static int serve(FILE *in, const char *path, bool check)
 	do {
 		/* a trial ends on the core of its sender */
 		sched_setaffinity(0, sizeof(cpus), &cpus);
-		if (config_read(in, path, cfg))
+		if (config_read(in, path, cfg) ||
+		    (check && check_ports_free(cfg)))
 			err = EXIT_CONFIG;
 		else
 			err = check ? 0 : run_trial(run, cfg);

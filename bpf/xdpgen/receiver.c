@@ -203,13 +203,35 @@ static bool fits(const struct receiver *r, const struct config *cfg)
 	       r->slices >= cfg->slices;
 }
 
+void receiver_detach(struct receiver *r)
+{
+	if (r->port)
+		detach_port(&r->at, r->port);
+}
+
+/* The card's link stays, for the next program. */
+static void unload(struct receiver *r)
+{
+	int i;
+
+	receiver_detach(r);
+	for (i = 0; i < RX_ARRAYS; i++)
+		if (r->values[i].at)
+			munmap(r->values[i].at, r->values[i].bytes);
+	memset(r->values, 0, sizeof(r->values));
+	if (r->skel)
+		hold_release(bpf_program__fd(r->skel->progs.receive_xdp));
+	receiver_bpf__destroy(r->skel);
+	r->skel = NULL;
+}
+
 static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
 {
 	struct rx_trial *trial;
 	int err;
 
 	if (r->skel && !fits(r, cfg))
-		receiver_close(r);
+		unload(r);
 	r->by_flow = cfg->flow_figures;
 	r->draws = any_draws(cfg);
 	if (!r->skel)
@@ -231,46 +253,32 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 {
 	const struct port *port = &cfg->ports[index];
 	struct bpf_program *prog;
-	int err;
+	int fd = -1, err = 0;
 
+	if (!r->port)
+		r->at.link_fd = -1;
 	r->port = port;
 	r->cpus = libbpf_num_possible_cpus();
-	r->at = (struct attachment){ .link_fd = -1,
-				     .xdp = "none",
-				     .tc = "none" };
 	fill_table(r, cfg, index);
-	if (port->rx == RX_NONE)
-		return 0;
-	err = prepare(r, cfg, epoch);
-	if (!err) {
+	if (port->rx != RX_NONE)
+		err = prepare(r, cfg, epoch);
+	if (!err && r->skel) {
 		prog = port->rx == RX_XDP ? r->skel->progs.receive_xdp :
 					    r->skel->progs.receive_tc;
-		err = attach_port(&r->at, port, bpf_program__fd(prog));
+		fd = bpf_program__fd(prog);
 	}
+	if (!err)
+		err = attach_port(&r->at, port, fd, port_sends(cfg, index));
 	if (err)
 		receiver_close(r);
 	return err;
 }
 
-void receiver_detach(struct receiver *r)
-{
-	if (r->port)
-		detach_port(&r->at, r->port);
-}
-
 void receiver_close(struct receiver *r)
 {
-	int i;
-
-	receiver_detach(r);
-	for (i = 0; i < RX_ARRAYS; i++)
-		if (r->values[i].at)
-			munmap(r->values[i].at, r->values[i].bytes);
-	memset(r->values, 0, sizeof(r->values));
-	if (r->skel)
-		hold_release(bpf_program__fd(r->skel->progs.receive_xdp));
-	receiver_bpf__destroy(r->skel);
-	r->skel = NULL;
+	unload(r);
+	if (r->port)
+		leave_port(&r->at, r->port);
 }
 
 static bool add_counters(struct rx_counters *sum, const struct rx_counters *c)

@@ -198,12 +198,13 @@ static json_t *port_json(const struct run *run, int index)
 
 	receiver_read_port(r, &c, by_cpu);
 	json = json_pack(
-		"{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
+		"{s:s, s:s, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"name", port->name, "ifname", port->ifname, "ifindex",
 		port->ifindex, "rx", rx[port->rx], "xdp_attach", r->at.xdp,
 		"tc_attach", r->at.tc, "other", integer(c.other), "reflected",
 		integer(c.reflected), "earlier", integer(c.earlier),
-		"earlier_ns", integer(c.earlier_ns), "rx_cpus",
+		"earlier_ns", integer(c.earlier_ns), "link_changes",
+		integer(links_changes(&run->links, index)), "rx_cpus",
 		cpus_json(by_cpu, r->cpus));
 	add_unsent(run, index, json);
 	return json;
@@ -225,20 +226,40 @@ static json_t *thread_ports(const struct sender *s)
 	return array;
 }
 
-/* At top rate a sender does nothing but send. */
+/* At top rate a sender does nothing but send, in batches that are full. */
+static bool at_top_rate(const struct sender *s)
+{
+	int i;
+
+	for (i = 0; i < s->count; i++)
+		if (!s->cfg->streams[s->index[i]].pps)
+			return true;
+	return false;
+}
+
 static json_t *sending_json(const struct run *run, const struct sender *s,
 			    bool stalled)
 {
 	const struct gen_thread *t = s->gen;
+
+	if (s->ops != &live_sender)
+		return json_null();
+	if (at_top_rate(s))
+		return integer(stalled ? t->stalled_ns :
+					 run_elapsed(run) * 1e9);
+	return integer(stalled ? t->sending_stalled_ns : t->sending_ns);
+}
+
+static json_t *handovers_json(const struct sender *s)
+{
+	__u64 sent = 0;
 	int i;
 
 	if (s->ops != &live_sender)
 		return json_null();
 	for (i = 0; i < s->count; i++)
-		if (!s->cfg->streams[s->index[i]].pps)
-			return integer(stalled ? t->stalled_ns :
-						 run_elapsed(run) * 1e9);
-	return integer(stalled ? t->sending_stalled_ns : t->sending_ns);
+		sent += s->streams[i].sent[GEN_TRIAL];
+	return integer(at_top_rate(s) ? sent / s->batch : s->gen->handovers);
 }
 
 static json_t *thread_json(const struct run *run, const struct sender *s)
@@ -251,7 +272,7 @@ static json_t *thread_json(const struct run *run, const struct sender *s)
 	for (i = 0; i < GEN_CPUS; i++)
 		polls += t->polls[i];
 	return json_pack(
-		"{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:o, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"tx_cpu", s->cpu == NO_CPU ? json_null() : json_integer(s->cpu),
 		"ports", thread_ports(s), "batch", s->batch, "polls",
 		integer(polls), "cpu_seen", cpus_json(t->polls, GEN_CPUS),
@@ -259,7 +280,8 @@ static json_t *thread_json(const struct run *run, const struct sender *s)
 		integer(t->stalled_ns), "longest_gap_ns",
 		integer(t->longest_gap_ns), "sending_ns",
 		sending_json(run, s, false), "sending_stalled_ns",
-		sending_json(run, s, true), "nonvoluntary_switches",
+		sending_json(run, s, true), "handovers", handovers_json(s),
+		"nonvoluntary_switches",
 		integer(s->after.nonvoluntary_switches -
 			s->before.nonvoluntary_switches),
 		"run_delay_ns",

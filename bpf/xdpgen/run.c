@@ -418,9 +418,11 @@ static int start_senders(struct run *run)
 
 		gen_init(s->gen, s->streams, run->cfg.streams, s->index,
 			 s->count, &run->cfg.timing, run->epoch);
-		for (j = 0; j < s->count; j++)
+		for (j = 0; j < s->count; j++) {
 			s->streams[j].sliced =
 				config_sliced(&run->cfg, s->index[j]);
+			s->streams[j].alone = sender_alone(s, j);
+		}
 		err = sender_start(s);
 	}
 	for (i = 0; !err && i < START_TRIES && !all_polling(run); i++)
@@ -443,13 +445,13 @@ static int start_senders(struct run *run)
 
 int run_traffic(struct run *run)
 {
-	int err, i;
+	int err, lost = 0, i;
 
 	for (i = 0; i < run->cfg.num_ports; i++)
 		run->tx_dropped[i] = tx_dropped(&run->cfg.ports[i]);
-	err = start_senders(run);
-	if (!err)
-		err = watch_senders(run);
+	err = links_open(&run->links, &run->cfg, run->error, sizeof(run->error)) ?:
+		      start_senders(run) ?:
+					   watch_senders(run);
 	for (i = 0; i < run->num_senders; i++) {
 		struct gen_thread *gen = run->senders[i].gen;
 
@@ -461,6 +463,12 @@ int run_traffic(struct run *run)
 	run->stop_ns = now_ns();
 	if (!err)
 		drain(run);
+	/* one that is removed loses its carrier first */
+	for (i = 0; i < run->links.count; i++)
+		lost = lost ?: links_read(&run->links, &run->cfg, i, run->error,
+					  sizeof(run->error));
+	err = err ?: lost;
+	links_close(&run->links);
 	if (!err && run->cfg.slices)
 		clocks_end(&run->clocks, run_trial_end(run));
 	/* nothing more is counted: the parts of the result belong together */
@@ -468,6 +476,8 @@ int run_traffic(struct run *run)
 		receiver_detach(&run->receivers[i]);
 	if (!err)
 		return collect_errors(run);
+	if (run->error[0])
+		return err;
 	snprintf(run->error, sizeof(run->error), "cannot run senders: %s",
 		 explain(err));
 	return err;

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include "clocks.h"
 #include "config.h"
+#include "links.h"
 #include "receiver.h"
 #include "sender.h"
 
@@ -16,6 +17,7 @@ struct run {
 	struct receiver receivers[MAX_PORTS];
 	struct sender senders[GEN_STREAMS];
 	int num_senders;
+	struct links links;
 	struct clocks clocks;
 	struct slice_grid grid;
 	__u8 epoch;

@@ -10,8 +10,13 @@
 #include "sender.h"
 #include "util.h"
 
-#define SMALL_BATCH 8
-#define TOP_BATCH   64
+/* Handing a batch on takes up to 1 us: no more than a sixth of a core. */
+#define BATCHES_PER_S 150000
+/* A probe waits for the others of its batch, or they for it. */
+#define PROBES_BATCH 16
+#define TOP_BATCH    64
+/* A batch for a frame takes up to 1.6 us: no more than a tenth of a core. */
+#define ALONE_MAX_PPS 60000
 
 double sender_pps(const struct sender *s)
 {
@@ -39,17 +44,39 @@ static bool on_cards(const struct sender *s)
 	return true;
 }
 
+static double probes_pps(const struct sender *s)
+{
+	double sum = 0;
+	int i;
+
+	for (i = 0; i < s->count; i++) {
+		const struct stream *stream = &s->cfg->streams[s->index[i]];
+
+		if (stream->kind == STREAM_LATENCY)
+			sum += stream->pps ?: INFINITY;
+	}
+	return sum;
+}
+
+bool sender_alone(const struct sender *s, int i)
+{
+	return s->cfg->streams[s->index[i]].kind == STREAM_LATENCY &&
+	       probes_pps(s) <= ALONE_MAX_PPS;
+}
+
 int sender_batch(const struct sender *s)
 {
 	double pps = sender_pps(s);
 
+	int most = on_cards(s) ? s->ops->card_batch : TOP_BATCH, batch = 1;
+
 	if (s->cfg->batch)
 		return s->cfg->batch;
-	if (pps <= s->ops->single_max_pps)
-		return 1;
-	if (pps <= s->ops->small_max_pps)
-		return SMALL_BATCH;
-	return on_cards(s) ? s->ops->card_batch : TOP_BATCH;
+	if (probes_pps(s))
+		most = PROBES_BATCH;
+	while (batch < most && pps > (double)batch * BATCHES_PER_S)
+		batch *= 2;
+	return batch;
 }
 
 int senders_plan(const struct config *cfg, struct sender *senders)

@@ -15,10 +15,7 @@ struct sender;
 
 struct sender_ops {
 	const char *name;
-	/* Up to these rates a batch of 1, or of 8 frames keeps up. */
-	double single_max_pps;
-	double small_max_pps;
-	int card_batch; /* above them, if all its ports are cards */
+	int card_batch; /* at the most, if all its ports are cards */
 	/* Prepare to send; sets gen, streams and lateness.  xsk tells why not. */
 	int (*open)(struct sender *s);
 	/*
@@ -74,8 +71,11 @@ int senders_plan(const struct config *cfg, struct sender *senders);
 /* Offered load of the thread in frames/s; INFINITY for top rate. */
 double sender_pps(const struct sender *s);
 
-/* Frames per batch: as configured, or as few as can keep up. */
+/* Frames per batch at the most: as configured, or as few as can keep up. */
 int sender_batch(const struct sender *s);
+
+/* Has each frame of a stream of the thread a batch of its own? */
+bool sender_alone(const struct sender *s, int i);
 
 int sender_start(struct sender *s);
 /* End the thread, even inside a system call, and join it. */

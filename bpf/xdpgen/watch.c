@@ -21,7 +21,9 @@
 /* A sender that is this late will not come any more. */
 #define GIVE_UP_NS (5 * NSEC_PER_SEC)
 
+/* What an event is of: a sender, then a signal, then the link of a port. */
 #define SIGNAL_EVENT GEN_STREAMS
+#define LINK_EVENT   (SIGNAL_EVENT + 1)
 
 struct watch {
 	struct run *run;
@@ -101,6 +103,8 @@ static int watch_open(struct watch *w)
 		if (!err && run->senders[i].done_fd >= 0)
 			err = add(w, run->senders[i].done_fd, i);
 	}
+	for (i = 0; !err && i < run->links.count; i++)
+		err = add(w, run->links.fd[i], LINK_EVENT + i);
 	w->running = run->num_senders;
 	return err;
 }
@@ -180,31 +184,36 @@ static __u64 on_time(struct watch *w, __u64 now)
 	return min(next, w->next_progress_ns);
 }
 
-static void on_event(struct watch *w, __u32 what)
+static int on_event(struct watch *w, __u32 what)
 {
+	struct run *run = w->run;
 	struct sender *s;
 
+	if (what >= LINK_EVENT)
+		return links_read(&run->links, &run->cfg, what - LINK_EVENT,
+				  run->error, sizeof(run->error));
 	if (what == SIGNAL_EVENT) {
 		watch_pause(0); /* takes the signal: a second one is another */
-		w->run->interrupted = true;
+		run->interrupted = true;
 		w->running = 0;
-		return;
+		return 0;
 	}
-	s = &w->run->senders[what];
+	s = &run->senders[what];
 	if (s->done_fd >= 0)
 		epoll_ctl(w->epoll, EPOLL_CTL_DEL, s->done_fd, NULL);
 	sender_stop(s);
 	w->running--;
+	return 0;
 }
 
 static int watch_loop(struct watch *w)
 {
 	struct epoll_event event;
 	__u64 now, next;
-	int n;
+	int n, err = 0;
 
 	w->next_progress_ns = w->run->trial_ns + NSEC_PER_SEC;
-	while (w->running) {
+	while (w->running && !err) {
 		now = now_ns();
 		if (now > w->run->end_ns + GIVE_UP_NS)
 			return -ETIMEDOUT;
@@ -214,9 +223,9 @@ static int watch_loop(struct watch *w)
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		if (n == 1)
-			on_event(w, event.data.u32);
+			err = on_event(w, event.data.u32);
 	}
-	return 0;
+	return err;
 }
 
 int watch_senders(struct run *run)

@@ -145,9 +145,6 @@ static int xsk_run(struct sender *s)
 
 const struct sender_ops xsk_sender = {
 	.name = "xsk",
-	/* one system call per frame costs more than a frame in a batch */
-	.single_max_pps = 200000,
-	.small_max_pps = 200000,
 	.card_batch = 64,
 	.open = xsk_open,
 	.run = xsk_run,

@@ -131,20 +131,24 @@ void netns_leave(int fd)
 	close(fd);
 }
 
-__u32 link_tx_dropped(const char *ifname)
+struct link_counts link_counts(const char *ifname)
 {
+	const struct rtnl_link_stats *stats;
+	struct link_counts counts = {};
 	struct ifaddrs *all, *at;
-	__u32 dropped = 0;
 
 	if (getifaddrs(&all))
-		return 0;
-	for (at = all; at; at = at->ifa_next)
-		if (at->ifa_addr && at->ifa_addr->sa_family == AF_PACKET &&
-		    at->ifa_data && !strcmp(at->ifa_name, ifname))
-			dropped = ((struct rtnl_link_stats *)at->ifa_data)
-					  ->tx_dropped;
+		return counts;
+	for (at = all; at; at = at->ifa_next) {
+		if (!at->ifa_addr || at->ifa_addr->sa_family != AF_PACKET ||
+		    !at->ifa_data || strcmp(at->ifa_name, ifname))
+			continue;
+		stats = at->ifa_data;
+		counts.tx_packets = stats->tx_packets;
+		counts.tx_dropped = stats->tx_dropped;
+	}
 	freeifaddrs(all);
-	return dropped;
+	return counts;
 }
 
 static int interface_ioctl(struct ifreq *ifr, const char *ifname, int request)

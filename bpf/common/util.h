@@ -60,11 +60,17 @@ __u32 netns_inode(void);
 	"the peer needs an XDP program or NAPI (ethtool -K PEER gro on), both ports up"
 
 /*
- * Frames that an interface of the current namespace was given and did not
- * send, modulo 2^32.  Before Linux 6.3 a veth refuses redirected frames when
- * they are flushed, and nothing but this counter tells.
+ * Frames that an interface of the current namespace has sent, and those that it
+ * was given and did not send, modulo 2^32.  Before Linux 6.3 a veth refuses
+ * redirected frames when they are flushed, and nothing but this counter tells.
  */
-__u32 link_tx_dropped(const char *ifname);
+struct link_counts {
+	__u32 tx_packets;
+	__u32 tx_dropped;
+};
+
+/* All 0 where they cannot be read. */
+struct link_counts link_counts(const char *ifname);
 
 /*
  * Is it a veth of the current namespace?  XDP_TX on veth (seen up to 6.18)

@@ -1,25 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """A trial whose frames a port did not take for another reason than a full ring fails, with the reason."""
 
-import fcntl
 import json
-import struct
 import time
 
 import pytest
 from conftest import config, net_up, only, sh, stream, xdpgen_running
-from test_tx_drops import IFF_MULTI_QUEUE, Tap
-
-TUNSETQUEUE, IFF_DETACH_QUEUE = 0x400454D9, 0x0400
-
-
-class TapWithoutQueues(Tap):
-    """Its driver refuses what is sent with ENXIO, as those of cards do where a CPU has no transmit queue."""
-
-    flags = IFF_MULTI_QUEUE
-
-    def prepare(self, tap):
-        fcntl.ioctl(tap, TUNSETQUEUE, struct.pack("16sH22x", b"", IFF_DETACH_QUEUE))
+from test_tx_drops import TapWithoutQueues
 
 
 def failed(process):

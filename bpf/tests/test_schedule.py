@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 """When frames leave: rates, phases, counts, lateness, skipped intervals."""
 
+import statistics
 import struct
 
 import pytest
 from conftest import clean, config, counts, net_up, only, stream, xdpgen
 from hdrh.histogram import HdrHistogram
 from xsk import xsk
+
+from xdplab.model import StreamSpec, TrialSpec
+from xdplab.testers.stream_json import max_burst
 
 SENDERS = ["live", "xsk"]
 
@@ -85,14 +89,80 @@ def test_top_rate_shares_with_paced_streams(direct):
 
 @pytest.mark.parametrize(
     ("kind", "pps", "batch"),
-    [("latency", 1e5, 1), ("load", 1.5e5, 1), ("load", 1.6e5, 2), ("load", 1e6, 8), ("load", 2e6, 16), ("load", 5e6, 64),
-     ("load", None, 64), ("latency", 5e6, 16)],
-)  # fmt: skip
+    [
+        ("latency", 1e5, 1),
+        ("load", 1.6e5, 2),
+        ("load", 1e6, 8),
+        ("load", 5e6, 64),
+        ("load", None, 64),
+        ("latency", 5e6, 16),
+    ],
+)
 def test_batch_follows_the_rate(direct, kind, pps, batch):
     ports = [direct.port("a0", tx_cpu=0), direct.port("c0")]
     run = config(ports, stream(kind=kind, pps=pps), duration_s=0.05, warmup_s=0)
     assert xdpgen(run)["batch"] == batch
     assert xdpgen(run | {"batch": 4})["batch"] == 4
+
+
+def max_burst_of(pps):
+    """What xdplab gives for one stream (tools/xdplab/testers/stream_json.py)."""
+    return max_burst(TrialSpec(streams=(StreamSpec(kind="load", pps=pps, frame_bytes=64),), duration_s=1))
+
+
+def paced(net, pps, *streams, rx="xdp", **options):
+    """A load with xdplab's own limit for catching up."""
+    load = stream(id=1, kind="load", pps=pps, start_ns=333)
+    ports = [net.port("a0", tx_cpu=0), net.port("c0", rx=rx)]
+    return xdpgen(config(ports, *streams, load, max_burst=max_burst_of(pps), **options))
+
+
+@pytest.mark.parametrize("rx", ["xdp", "tc"])
+def test_a_load_below_the_top_rate_is_reached_whatever_its_batch(direct, rx):
+    """Just below each step of the batch; the median of five, because a machine that is away leaves a trial short."""
+    top = xdpgen(config([direct.port("a0", tx_cpu=0), direct.port("c0", rx=rx)], stream(kind="load", pps=None)))
+    steps = [n * 150_000 for n in (1, 2, 4, 8, 16) if n * 150_000 < 0.8 * only(top)["achieved_pps"]]
+    assert len(steps) >= 2
+    for pps in steps:
+        reached = [paced(direct, pps, rx=rx, duration_s=0.1)["streams"][0]["achieved_pps"] / pps for _ in range(5)]
+        assert statistics.median(reached) > 0.995, pps
+
+
+def test_probes_wait_for_no_load(direct):
+    """Their median on a direct link has no step from 0.3 to 3 Mpps of load: no batch holds them."""
+    found = {pps: [] for pps in (3e5, 6e5, 1.2e6, 2e6, 3e6)}
+    for _ in range(5):
+        for pps, each in found.items():
+            probe = paced(direct, pps, stream(pps=10000.0), duration_s=0.1)["streams"][0]
+            assert (probe["lost"], probe["skipped"]) == (0, 0) or probe["sent"] > 900
+            each.append(HdrHistogram.decode(probe["latency"]["hdr"]).get_value_at_percentile(50))
+    medians = [statistics.median(each) for each in found.values()]
+    assert max(medians) < 1.5 * min(medians) + 100, medians
+
+
+def test_a_sender_that_is_asked_for_twice_its_rate_does_not_stall(direct):
+    """What it cannot send is skipped, to the frame; the machine was not away."""
+    ports = [direct.port("a0", tx_cpu=0), direct.port("c0", rx="tc")]
+    top = only(xdpgen(config(ports, stream(kind="load", pps=None))))["achieved_pps"]
+    pps = round(2 * top)
+    shares = []
+    for _ in range(5):
+        result = paced(direct, pps, rx="tc", duration_s=0.2)
+        one, (thread,) = only(result), result["threads"]
+        assert one["intended"] == pytest.approx(pps * 0.2, abs=2)
+        assert one["intended"] == one["sent"] + one["skipped"]
+        assert one["lost"] == 0
+        assert one["skipped"] > 0.3 * one["intended"]
+        shares.append(thread["stalled_ns"] / 0.2e9)
+    assert statistics.median(shares) < 0.01
+
+
+def test_handovers_are_batches_with_frames(direct):
+    """One for each frame of a sender that keeps up, a batch for each at top rate."""
+    slow = paced(direct, 20000.0, duration_s=0.2)
+    assert slow["threads"][0]["handovers"] == only(slow)["sent"]
+    fast = xdpgen(config([direct.port("a0", tx_cpu=0), direct.port("c0")], stream(kind="load", pps=None)))
+    assert fast["threads"][0]["handovers"] == only(fast)["sent"] // 64
 
 
 def test_stalls_are_reported(direct):

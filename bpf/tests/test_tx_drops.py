@@ -7,6 +7,7 @@ A tap is the card: its ring holds `txqueuelen` frames until somebody reads.
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import select
 import socket
@@ -15,10 +16,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import XDPGEN, clean, config, counts, only, sh, stream, xdpgen
+from conftest import XDPGEN, clean, config, counts, only, sh, stream, xdpgen, xdpgen_running
 
 CLONE_NEWNET = 0x40000000
 TUNSETIFF, TUNSETIFINDEX = 0x400454CA, 0x400454DA
+TUNSETQUEUE, IFF_DETACH_QUEUE = 0x400454D9, 0x0400
 IFF_TAP, IFF_NO_PI, IFF_MULTI_QUEUE = 0x0002, 0x1000, 0x0100
 RING = 128
 TRACEPOINT = b"xdp_devmap_xmit"
@@ -79,6 +81,15 @@ class Tap:
 
     def read_after(self, seconds):
         threading.Timer(seconds, self.reading.set).start()
+
+
+class TapWithoutQueues(Tap):
+    """Its driver refuses what is sent with ENXIO, as those of cards do where a CPU has no transmit queue."""
+
+    flags = IFF_MULTI_QUEUE
+
+    def prepare(self, tap):
+        fcntl.ioctl(tap, TUNSETQUEUE, struct.pack("16sH22x", b"", IFF_DETACH_QUEUE))
 
 
 @pytest.fixture
@@ -156,12 +167,24 @@ def without_tracepoint(tmp_path, monkeypatch):
 
 
 def test_a_kernel_that_does_not_tell(middle, tap, without_tracepoint):
-    """It is said, and the frames are lost somewhere."""
+    """It is said, and what the card dropped is lost somewhere."""
+    tap.read_after(0.2)
     ports = [tap.port(), middle.port("c0")]
-    result = xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=0))
+    result = xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=1))
     one = only(result)
-    assert (one["sent"], one["lost"], one["tx_drops"]) == (500, 500, None)
+    assert (one["sent"], one["lost"], one["tx_drops"]) == (500, 500 - RING, None)
     assert result["tx_drops_reason"].startswith("cannot read the tracepoint: ")
+
+
+def test_a_card_that_refuses_all_while_nobody_looks(middle, without_tracepoint):
+    """Its own counters tell; 500 frames that are lost would be the forwarder's."""
+    with TapWithoutQueues(middle) as card:
+        run = config([card.port(), middle.port("c0")], frames(500), warmup_s=0, duration_s=0.5, drain_s=0)
+        with xdpgen_running(run, wait_s=0) as process:
+            out, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert json.loads(out)["error"].startswith("500 frames did not leave the tx port (by its counters)")
+    assert err.startswith("xdpgen: 500 frames did not leave")
 
 
 def test_the_ring_of_veth_is_its_receivers(direct):

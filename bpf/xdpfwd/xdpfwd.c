@@ -28,7 +28,7 @@ struct forwarder {
 	bool redirect; /* not XDP_TX */
 	bool generic;
 	bool complained;
-	__u32 tx_dropped[FWD_PORTS]; /* link_tx_dropped() at the start */
+	__u32 tx_dropped[FWD_PORTS]; /* link_counts() at the start */
 	struct xdpfwd_bpf *skel;     /* not with a program of the user's */
 	const char *path;	     /* of that */
 	const char *section;
@@ -227,7 +227,8 @@ static int print_counters(struct forwarder *f, const char *event)
 	__u32 dropped[FWD_PORTS] = {}, port;
 
 	for (i = 0; i < f->ports; i++)
-		dropped[i] = link_tx_dropped(f->names[i]) - f->tx_dropped[i];
+		dropped[i] =
+			link_counts(f->names[i]).tx_dropped - f->tx_dropped[i];
 	if (f->path) {
 		printf("{\"event\":\"%s\",\"tx_dropped\":[%u,%u]}\n", event,
 		       dropped[0], dropped[1]);
@@ -282,7 +283,7 @@ static int open_forwarder(struct forwarder *f, int argc, char **argv)
 	if (err)
 		return err;
 	for (i = 0; i < f->ports; i++)
-		f->tx_dropped[i] = link_tx_dropped(f->names[i]);
+		f->tx_dropped[i] = link_counts(f->names[i]).tx_dropped;
 	return attach(f);
 }
 

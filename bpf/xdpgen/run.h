@@ -9,6 +9,7 @@
 #include "links.h"
 #include "receiver.h"
 #include "sender.h"
+#include "util.h"
 
 #define XDPGEN_VERSION "1.0.0"
 
@@ -24,10 +25,10 @@ struct run {
 	char sender_reason[160]; /* why auto is not live */
 	__u64 start_ns;		 /* of the warm-up */
 	__u64 trial_ns;
-	__u64 end_ns;		     /* of the trial as configured */
-	__u64 stop_ns;		     /* when the senders had ended */
-	__u32 tx_dropped[MAX_PORTS]; /* link_tx_dropped() before them */
-	int priority;		     /* of the senders, if it is real-time */
+	__u64 end_ns;			      /* of the trial as configured */
+	__u64 stop_ns;			      /* when the senders had ended */
+	struct link_counts before[MAX_PORTS]; /* and before they began */
+	int priority; /* of the senders, if it is real-time */
 	bool interrupted;
 	char error[200];
 };

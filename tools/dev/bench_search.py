@@ -172,6 +172,7 @@ class SimulatedSession:
 
     ceiling_pps = CEILING_PPS
     disturbed = False
+    sender_full = False
     cannot: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, box: Box) -> None:

@@ -37,7 +37,7 @@ from xdplab.model import (
 )
 from xdplab.model.cpu_time import CpuTime
 from xdplab.report.prices import price_charts
-from xdplab.runner.cpu_time import cpu_time
+from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import Use
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext, calibrate
@@ -53,14 +53,13 @@ def ran(ran_s: float, waited_s: float = 0.0) -> ThreadUse:
     return PMD.model_copy(update={"ran_ns": int(ran_s * S), "run_delay_ns": int(waited_s * S)})
 
 
-#: A frame takes the tester 500 ns alone, one of a batch of 64 takes 100 ns, and at its top rate 200 ns.
+#: A frame takes the tester 100 ns alone, and each handover of one or more to the kernel 400 ns.
 ALONE = Calibration(
     link="a0-c0", p50_ns=300, p99_ns=400, p999_ns=500, jitter_ns=100, top_pps=5e6, on_schedule_ratio=1.0,
     achieved_error_ratio=0.0, at_pps=1e5, frame_bytes=64, rx_program="tc",
-    sending_ns={1: 500.0, 64: 100.0, 0: 200.0}, sending_spread={1: 0.05, 64: 0.05, 0: 0.05},
+    frame_ns=100.0, handover_ns=400.0, sending_spread=0.05,
 )  # fmt: skip
 PACED = TrialSpec(streams=(StreamSpec(kind="latency", pps=FRAMES, frame_bytes=64),), duration_s=1.0)
-FLOOD = TrialSpec(streams=(StreamSpec(kind="load", pps=None, frame_bytes=64),), duration_s=1.0)
 #: A tenth of the trial the sender stood still for the forwarder's receive half.
 RECEIVED = Disturbance(stalled_share=0, receive_half_share=0.1, steal_share={}, run_delay_share=0)
 
@@ -83,7 +82,7 @@ def used(
     **fields: Any,
 ) -> CpuTime:
     use = Use(elapsed_s, {}, {}, softirqs or {0: FRAMES}, threads, away_s or {}, (times(), after))
-    given = {"sending_ns": 70_000_000, "detail": {"batch": 1}, **fields}
+    given = {"sending_ns": 70_000_000, "handovers": FRAMES, **fields}
     got = result(stream([1000], sent=FRAMES, received=FRAMES, lost=0, rx_pps=FRAMES), **given)
     made = cpu_time(
         use, spec, got, found or Disturbance(stalled_share=0, steal_share={}, run_delay_share=0), dut, calibration
@@ -109,8 +108,7 @@ def used(
         # a stall of the machine is not for frames, one in the receive half is
         (times(), {"sending_ns": 170_000_000, "sending_stalled_ns": 100_000_000}, 0.2),
         (times(), {"sending_ns": 170_000_000, "sending_stalled_ns": 100_000_000, "found": RECEIVED}, 1.2),
-        (times(), {"detail": {"batch": 64}}, 0.6),
-        (times(), {"spec": FLOOD}, 0.5),
+        (times(), {"handovers": FRAMES // 4}, 0.5),
         # frames of a warm-up count like those of the trial
         (times(own=0.4), {"spec": PACED.model_copy(update={"warmup_s": 0.25})}, 0.4 / 0.125 + 0.2),
     ],
@@ -123,8 +121,8 @@ def test_what_was_planted_is_found(after: CpuTimes, fields: dict[str, Any], s_pe
     ("fields", "why"),
     [
         ({"sending_ns": None}, "tester fake does not report what sending takes on the forwarder's machine"),
-        ({"calibration": None}, "what the tester takes alone was not measured in batches of 1 on a direct link"),
-        ({"detail": {"batch": 8}}, "in batches of 8"),
+        ({"calibration": None}, "what the tester takes alone was not measured on a direct link"),
+        ({"calibration": ALONE.model_copy(update={"frame_ns": None})}, "what the tester takes alone was not measured"),
         (
             {"softirqs": {0: FRAMES, 1: 5000}, "threads": ()},
             "CPU 1 had 5000 NET_RX softirqs, and no thread of the path",
@@ -312,7 +310,7 @@ def searched() -> list[TrialRecord]:
 
 
 class Sender(FakeTester):
-    """Tells what sending takes: more in each trial, less for a frame of a batch."""
+    """Says what sending takes: 100 ns a frame and 400 ns a handover, a little more in each trial."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -321,19 +319,46 @@ class Sender(FakeTester):
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         got = super().run(context, trial)
         (asked,) = trial.streams
-        batch = 64 if asked.pps is None or asked.pps > 2.4e6 else 8 if asked.pps > 1.2e6 else 1
+        batch = 64 if asked.pps is None else 8 if asked.pps > 1e6 else 1
         self.trials += 1
-        spent = got.sent * (500 + self.trials) // batch
-        return got.model_copy(update={"sending_ns": spent + 7, "sending_stalled_ns": 7, "detail": {"batch": batch}})
+        handovers = got.sent // batch
+        spent = round((got.sent * 100 + handovers * 400) * (1 + self.trials / 1000))
+        return got.model_copy(update={"sending_ns": spent + 7, "sending_stalled_ns": 7, "handovers": handovers})
 
 
-def test_the_calibration_has_what_sending_takes_by_batch_and_how_sure_that_is(tmp_path: FilePath) -> None:
+def test_the_calibration_has_what_sending_takes_and_how_sure_that_is(tmp_path: FilePath) -> None:
     testbed = FakeTestbed(TestbedSpec(name="t", kind="fake"))
     ports = testbed.direct_ports()
     assert ports is not None
     context = TesterContext(ports, testbed.layout, "none", tmp_path, LocalHost())
     found = calibrate(Sender(), context, 64, duration_s=0.01)
-    assert found.sending_ns[1] == pytest.approx(503, rel=0.01)  # trials 1, 3, 5; the others are at top rate
-    assert set(found.sending_ns) >= {0, 1}
-    assert found.sending_spread[1] == pytest.approx(2 / 503, rel=0.2)
-    assert found.sending_spread.keys() == found.sending_ns.keys()
+    assert found.frame_ns == pytest.approx(100, rel=0.02)
+    assert found.handover_ns == pytest.approx(400, rel=0.02)
+    assert 0.002 < found.sending_spread < 0.02
+    alone_s = found.sending_s(1000, 500)
+    assert alone_s == pytest.approx(300e-6, rel=0.02)
+    assert found.paced_pps is not None
+    assert found.ceiling_pps == min(found.top_pps, found.paced_pps)
+
+
+@pytest.mark.parametrize(
+    ("fields", "full"),
+    [
+        # 980 ms of a second: 400 handovers' worth of frames alone would have taken half of that
+        ({"sending_ns": 980_000_000, "sent": 1_000_000, "handovers": 1_000_000}, True),
+        # it had time left
+        ({"sending_ns": 700_000_000, "sent": 1_000_000, "handovers": 1_000_000}, False),
+        # all of that is its own
+        ({"sending_ns": 980_000_000, "sent": 1_900_000, "handovers": 1_900_000}, False),
+        # the machine was away for half of it, and it was busy for the rest
+        ({"sending_ns": 980_000_000, "sending_stalled_ns": 500_000_000, "sent": 500_000, "handovers": 500_000}, True),
+        ({"sending_ns": None, "sent": 1_000_000, "handovers": None}, False),
+    ],
+)
+def test_a_sender_whose_cpu_the_forwarder_filled(fields: dict[str, Any], full: bool) -> None:
+    sent = fields.pop("sent")
+    alone = ALONE.model_copy(update={"frame_ns": 100.0, "handover_ns": 400.0})
+    got = result(stream([1000], sent=sent, received=sent, lost=0), elapsed_s=1.0, **fields)
+    assert sender_full(got, DUT, alone) == full
+    assert not sender_full(got, replace(DUT, tester_here=False), alone)
+    assert not sender_full(got, DUT, None)

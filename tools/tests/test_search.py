@@ -109,6 +109,39 @@ def test_loss_at_a_load_that_was_not_offered_bounds_the_tester(preset: PresetNam
     assert 0.99e6 < bound.throughput_pps <= 1e6
 
 
+@pytest.mark.parametrize("preset", ["rfc2544", "quick", "binary"])
+def test_loss_at_a_load_that_was_offered_less_and_steadily_is_the_forwarders(preset: PresetName) -> None:
+    """A sender that runs out at 1.2 Mpps and says that it never stood still, into a box of 1 Mpps."""
+
+    def measure(load_pps: float, duration_s: float) -> Step:
+        sent = box(1e6, top=1.2e6)(load_pps, duration_s)
+        return sent.model_copy(update={"stalls_known": True})
+
+    (bound,) = search(preset, [0.0], 2000, 5e6, measure).bounds
+    assert bound.limited_by == "forwarder"
+    assert bound.throughput_pps == pytest.approx(1e6, rel=0.02)
+    assert bound.upper_pps is not None
+    assert 1e6 <= bound.upper_pps <= 1.2e6
+
+
+@pytest.mark.parametrize("preset", ["rfc2544", "quick", "binary"])
+def test_a_forwarder_that_fills_the_senders_cpu_is_the_limit(preset: PresetName) -> None:
+    """It loses nothing: whatever is asked for, 0.8 Mpps leave; a tester that runs out by itself is another matter."""
+
+    def measure(full: bool) -> Measure:
+        def trial(load_pps: float, duration_s: float) -> Step:
+            sent = box(9e6, top=0.8e6)(load_pps, duration_s)
+            return sent.model_copy(update={"stalls_known": True, "sender_full": full and sent.short})
+
+        return trial
+
+    (bound,) = search(preset, [0.0], 2000, 5e6, measure(True)).bounds
+    assert (bound.limited_by, bound.sender_full) == ("forwarder", True)
+    assert bound.throughput_pps == pytest.approx(0.8e6, rel=1e-6)
+    (bound,) = search(preset, [0.0], 2000, 5e6, measure(False)).bounds
+    assert (bound.limited_by, bound.sender_full) == ("tester", False)
+
+
 @pytest.mark.parametrize("top", [0.9995e6, 0.999e6])
 def test_a_figure_is_no_more_than_what_left(top: float) -> None:
     """Within the tolerance the load counts as offered, and still only what left is credited."""

@@ -87,6 +87,10 @@ class Trials(Protocol):
     def disturbed(self) -> bool:
         """Whether the machine disturbed the trial before."""
 
+    @property
+    def sender_full(self) -> bool:
+        """Whether the forwarder's own work filled the CPU of the sender in the trial before."""
+
     def record_figures(self, clause: str, figures: TrialFigures) -> None:
         """Journal what a method found."""
 

@@ -34,12 +34,14 @@ class Calibration(Model):
     rx_program: str
     #: The latencies behind the percentiles, merged over the trials.
     latency: LatencySummary | None = None
-    #: Frames that the tester hands to the kernel at a time (0: at its top rate) -> time that its senders spend on a
-    #: frame, as `sending_ns` of a trial; empty where it does not tell.
-    sending_ns: dict[int, float] = {}
-    #: The same number -> largest relative difference between the trials of that and their median; of a single one the
-    #: largest of the others.
-    sending_spread: dict[int, float] = {}
+    #: Frames per second that leave when it is asked for more than it can send by a schedule; None: not measured.
+    paced_pps: float | None = None
+    #: Time that its senders spend on a frame, as `sending_ns` of a trial; None where it does not tell.
+    frame_ns: float | None = None
+    #: And on each handover of frames to the kernel.
+    handover_ns: float = 0.0
+    #: Largest relative difference between what a calibrating trial took and what these two give.
+    sending_spread: float = 0.0
     #: Largest share of a trial in which the machine had taken a sender's core away.
     stalled_share: float | None = None
     #: When it was measured; UTC, ISO 8601.
@@ -51,5 +53,11 @@ class Calibration(Model):
 
     @property
     def ceiling_pps(self) -> float:
-        """Highest load that a result of this tester may be asked for."""
-        return self.top_pps if self.lossless_pps is None else self.lossless_pps
+        """Highest load that a result of this tester may be asked for: one that it sends by a schedule, and whole."""
+        return min(rate for rate in (self.top_pps, self.paced_pps, self.lossless_pps) if rate is not None)
+
+    def sending_s(self, frames: int, handovers: int) -> float | None:
+        """What sending takes it alone, on a direct link; None where it does not tell."""
+        if self.frame_ns is None:
+            return None
+        return (self.frame_ns * frames + self.handover_ns * handovers) / 1e9

@@ -52,6 +52,9 @@ class TrialSpec(Model):
     drain_s: float = 0.2
     #: The wait ends before that where no frame has arrived for so long; None: never (a tester may not know this).
     drain_idle_s: float | None = None
+    #: The forwarder is stopped or changed meanwhile, which may take the links of the tester's ports down. Else a port
+    #: that loses its carrier ends the trial: what was lost then is nobody's.
+    link_changes: bool = False
 
     @property
     def offered_pps(self) -> float | None:
@@ -116,6 +119,8 @@ class StreamResult(Model):
     damaged: Count | None = None
     #: Frames that arrived behind a later one of their flow (RFC 4737).
     out_of_order: Count = 0
+    #: Frames that arrived so late that nobody knows whether they had been there before; they are among the lost.
+    beyond_window: Count = 0
     #: Frames sent over the time that sending took.
     achieved_pps: Amount
     #: Frames received over that time.
@@ -189,8 +194,12 @@ class TrialResult(Model):
     #: what the kernel did with the frames on that CPU, which on veth is the receive half of whoever is next. None: this
     #: tester does not tell.
     sending_ns: Count | None = None
-    #: What of that lies in single times above 0.1 ms, which may be the machine's.
+    #: What of that lies in stalls, which may be the machine's.
     sending_stalled_ns: Count = 0
+    #: How often its senders handed frames to the kernel, one or several at a time. None: this tester does not tell.
+    handovers: Count | None = None
+    #: How often a port lost its carrier, where the trial allowed it.
+    link_changes: Count = 0
     #: Of a trial in which the forwarder was restarted: what the suite itself put between its stop and its start.
     restart_own_ns: Count | None = None
     #: Its latency streams by slices of time, and which slices the machine disturbed; None where the tester has none.
@@ -311,6 +320,9 @@ class TrialRecord(Model):
     mode: dict[str, Any] = {}
     #: The forwarder's.
     threads: tuple[ThreadUse, ...] = ()
+    #: The forwarder's work on the sender's CPU filled that CPU, on a machine that both share: a load that did not leave
+    #: whole is the forwarder's limit, not the tester's.
+    sender_full: bool = False
     #: CPU time that its frames took, without the tester's own; None of records that are no trial, of trials in which
     #: the forwarder was restarted, and where all is simulated.
     cpu: CpuTime | None = None

@@ -18,6 +18,8 @@ from xdplab.runner.disturbance import Use
 #: A thread that runs, or waits for its CPU, for more of the time than this polls; what it does without traffic is
 #: not for the frames.
 _POLLS = 0.95
+#: A sender that is busy for more of the time than this has none left, and one that alone would be so for less has.
+_FULL, _ALONE = 0.9, 0.85
 #: How old the time of a running thread may be: a scheduler's tick at CONFIG_HZ=100.
 _TICK_S = 0.01
 #: Frames that a softirq takes from a port at the most (NAPI's weight).
@@ -38,7 +40,7 @@ def cpu_time(
     polled_s = sum(each.ran_ns for each in always) / 1e9
     forwarder_s = sum(own.values()) / 1e9 - polled_s * (1 - traffic)
     running = sum(ns > use.elapsed_s * 1e9 / 2 for ns in (*own.values(), *kernel.values()))
-    beyond = _beyond_sending(use, spec, result, found, dut, calibration) if dut.tester_here else _of_no_thread(use)
+    beyond = _beyond_sending(use, result, found, dut, calibration) if dut.tester_here else _of_no_thread(use)
     softirq_s, unsure_s, unknown = beyond
     if dut.tester_here and softirq_s is not None and result.received:
         softirq_s *= frames / result.received
@@ -59,7 +61,7 @@ def _grown(before: Mapping[int, int], after: Mapping[int, int]) -> dict[int, int
 
 
 def _beyond_sending(
-    use: Use, spec: TrialSpec, result: TrialResult, found: Disturbance, dut: Dut, calibration: Calibration | None
+    use: Use, result: TrialResult, found: Disturbance, dut: Dut, calibration: Calibration | None
 ) -> tuple[float | None, float, str]:
     """What the senders' CPUs did for the frames, less what they do on a direct link; how exactly; why it is not known.
 
@@ -67,12 +69,9 @@ def _beyond_sending(
     """
     if result.sending_ns is None:
         return None, 0.0, f"tester {result.tester} does not report what sending takes on the forwarder's machine"
-    paced = all(stream.pps is not None for stream in spec.streams)
-    batch = int(result.detail.get("batch", 0)) if paced else 0
-    alone_ns = calibration.sending_ns.get(batch) if calibration else None
-    if calibration is None or alone_ns is None:
-        how = f"in batches of {batch}" if batch else "at its top rate"
-        return None, 0.0, f"what the tester takes alone was not measured {how} on a direct link"
+    alone_s = calibration.sending_s(result.sent, result.handovers or 0) if calibration else None
+    if calibration is None or alone_s is None:
+        return None, 0.0, "what the tester takes alone was not measured on a direct link"
     threads = {thread.cpu for thread in use.threads}
     layout = dut.layout
     path = {*layout.tx_cpus, *threads, *({layout.dut_napi} if layout.dut_napi is not None else ())}
@@ -81,8 +80,20 @@ def _beyond_sending(
             return None, 0.0, f"CPU {cpu} had {count} NET_RX softirqs, and no thread of the path that they could be in"
     own_stalls_ns = found.receive_half_share * result.elapsed_s * result.senders * 1e9
     machine_ns = max(0.0, result.sending_stalled_ns - own_stalls_ns)
-    alone_s = alone_ns * result.sent / 1e9
-    return (result.sending_ns - machine_ns) / 1e9 - alone_s, calibration.sending_spread[batch] * alone_s, ""
+    return (result.sending_ns - machine_ns) / 1e9 - alone_s, calibration.sending_spread * alone_s, ""
+
+
+def sender_full(result: TrialResult, dut: Dut, calibration: Calibration | None) -> bool:
+    """Whether the forwarder's work on the sender's CPU filled it, so that the tester could not send what was asked for.
+
+    The sender did nothing but send and what the kernel did with its frames, and alone it would have had time left.
+    """
+    if not dut.tester_here or result.sending_ns is None or calibration is None or not result.elapsed_s:
+        return False
+    alone_s = calibration.sending_s(result.sent, result.handovers or 0)
+    had_s = result.elapsed_s * result.senders - result.sending_stalled_ns / 1e9
+    busy_s = (result.sending_ns - result.sending_stalled_ns) / 1e9
+    return alone_s is not None and busy_s >= _FULL * had_s and alone_s <= _ALONE * had_s
 
 
 def _of_no_thread(use: Use) -> tuple[float | None, float, str]:

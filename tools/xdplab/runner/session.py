@@ -33,7 +33,7 @@ from xdplab.model import (
 )
 from xdplab.model.trial import Purpose
 from xdplab.runner.counters import added
-from xdplab.runner.cpu_time import cpu_time
+from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import between, judge_trial, snapshot
 from xdplab.runner.plan import Repetition
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of, watch_of
@@ -110,6 +110,7 @@ class PointSession:
         self.client = testbed.tester_ports(repetition.point.path).first
         self._links_before: frozenset[str] | None = None
         self.disturbed = False
+        self.sender_full = False
         self._setup_s = 0.0
         self._traffic_s = 0.0
         self._forwarder_s = 0.0
@@ -204,6 +205,7 @@ class PointSession:
             if (number, attempt) in self._earlier:
                 continue
             self.disturbed = record.status == "disturbed"
+            self.sender_full = record.sender_full
             final = not self.disturbed or purpose != "search" or attempt > self._rule.max_repeats
             final = final or enough(record.result)
             if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
@@ -290,6 +292,7 @@ class PointSession:
             from_before_start=bool(result.earlier) and trial_ns - result.earlier_ns < started_ns,
             threads=use.threads,
             softirq_cpus=use.softirqs,
+            sender_full=sender_full(result, self._dut, self._calibration),
             cpu=cpu,
             counters=now,
             increments=added(counters, counting.monotonic(now)) if counting and counters is not None else {},

@@ -2,7 +2,7 @@
 """A tester on the direct link: its bias, its jitter, how well it keeps to the schedule, and its top rate."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from xdplab.model import Calibration, LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
@@ -12,8 +12,8 @@ from xdplab.testers.base import Tester, TesterContext
 DEFAULT_PPS = 100_000.0
 #: Steps of the search for the highest rate that arrives whole: its resolution is a sixteenth of the top rate.
 _STEPS, _LOWEST_PPS = 6, 1000.0
-#: Rates beside, as shares of the top rate, at which it is measured what sending takes.
-_BETWEEN = (0.4, 0.7)
+#: Share of the top rate at which it is measured what sending takes, beside `at_pps` and the top rate.
+_BETWEEN = 0.5
 
 
 def calibrate(
@@ -34,7 +34,7 @@ def calibrate(
     Raises:
         PointFailed: the direct link carries nothing.
     """
-    paced, top, stalled = [], [], []
+    paced, top, most, stalled = [], [], [], []
     alone: list[TrialResult] = []
     for number in range(1, repeats + 1):
         progress(f"calibrating {tester.name}: trial {number} of {repeats}, paced and at its top rate")
@@ -46,9 +46,12 @@ def calibrate(
         stream = StreamSpec(kind="load", pps=None, frame_bytes=frame_bytes)
         fast = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s / 2, drain_s=0.1))
         top.append(fast.streams[0])
-        alone += [result, fast]
-        stalled += [result.stalled_share, fast.stalled_share]
-    sending = _sending_ns(tester, context, frame_bytes, median(stream.rx_pps for stream in top), duration_s, alone)
+        loads = [fast.streams[0].rx_pps * share for share in (1.0, _BETWEEN)]
+        full, half = (_paced(tester, context, frame_bytes, load, duration_s / 2) for load in loads)
+        most.append(full.streams[0])
+        alone += [result, fast, half]
+        stalled += [each.stalled_share for each in (result, fast, full, half)]
+    frame_ns, handover_ns, spread = _sending(alone)
     latencies = merged([stream.latency for stream in paced if stream.latency])
     top_pps = median(stream.rx_pps for stream in top)
     return Calibration(
@@ -58,8 +61,10 @@ def calibrate(
         p999_ns=_percentile(paced, 99.9),
         jitter_ns=_percentile(paced, 99) - _percentile(paced, 50),
         top_pps=top_pps,
-        sending_ns={batch: median(found) for batch, found in sending.items()},
-        sending_spread=_spreads(sending),
+        paced_pps=median(stream.rx_pps for stream in most),
+        frame_ns=frame_ns,
+        handover_ns=handover_ns,
+        sending_spread=spread,
         lossless_pps=_lossless(tester, context, frame_bytes, top_pps, duration_s, progress)
         if tester.loses_by_itself
         else None,
@@ -73,43 +78,27 @@ def calibrate(
     )
 
 
-def _sending_ns(
-    tester: Tester,
-    context: TesterContext,
-    frame_bytes: int,
-    top_pps: float,
-    duration_s: float,
-    alone: Sequence[TrialResult],
-) -> dict[int, list[float]]:
-    """Frames handed to the kernel at a time (0: top rate) -> what sending one took in each trial.
+def _paced(tester: Tester, context: TesterContext, frame_bytes: int, pps: float, duration_s: float) -> TrialResult:
+    stream = StreamSpec(kind="load", pps=pps, frame_bytes=frame_bytes)
+    return tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
 
-    Between `at_pps` and the top rate the tester hands on several at a time: it is asked at two more rates.
+
+def _sending(alone: Sequence[TrialResult]) -> tuple[float | None, float, float]:
+    """What a frame takes the tester, what a handover does, and how far a trial is from that.
+
+    Least squares of the relative errors: with few frames a handover each of them pays for it, at the top rate a batch.
     """
-    found: dict[int, list[float]] = {}
-    for number, result in enumerate(alone):
-        _add_sending(found, result, top=bool(number % 2))
-    for share in _BETWEEN if found else ():
-        stream = StreamSpec(kind="latency", pps=share * top_pps, frame_bytes=frame_bytes)
-        trial = TrialSpec(streams=(stream,), duration_s=duration_s / 2, warmup_s=0.1, drain_s=0.1)
-        _add_sending(found, tester.run(context, trial), top=False)
-    return found
+    import numpy as np
 
-
-def _add_sending(found: dict[int, list[float]], result: TrialResult, *, top: bool) -> None:
-    if result.sending_ns is None or not result.sent:
-        return
-    busy_ns = result.sending_ns - (0 if top else result.sending_stalled_ns)
-    found.setdefault(0 if top else int(result.detail.get("batch", 0)), []).append(busy_ns / result.sent)
-
-
-def _spreads(sending: Mapping[int, Sequence[float]]) -> dict[int, float]:
-    several = {batch: _spread(values) for batch, values in sending.items() if len(values) > 1}
-    return {batch: several.get(batch, max(several.values(), default=1.0)) for batch in sending}
-
-
-def _spread(values: Sequence[float]) -> float:
-    middle = median(values)
-    return max(abs(value - middle) for value in values) / middle
+    known = [each for each in alone if each.sending_ns and each.handovers and each.sent]
+    if not known:
+        return None, 0.0, 0.0
+    took = [((each.sending_ns or 0) - each.sending_stalled_ns) / each.sent for each in known]
+    shares = [(each.handovers or 0) / each.sent for each in known]
+    rows = [[1 / ns, share / ns] for ns, share in zip(took, shares, strict=True)]
+    frame_ns, handover_ns = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0]
+    errors = [abs(frame_ns + handover_ns * share - ns) / ns for ns, share in zip(took, shares, strict=True)]
+    return float(frame_ns), float(handover_ns), float(max(errors))
 
 
 def _lossless(

@@ -119,6 +119,7 @@ def stream_result(asked: StreamSpec, report: dict[str, Any]) -> StreamResult:
         duplicated=report["duplicated"],
         damaged=report["damaged"],
         out_of_order=report["out_of_order"],
+        beyond_window=report["late_beyond_window"],
         achieved_pps=report["achieved_pps"],
         rx_pps=report["rx_pps"],
         latency=_summary(report["latency"]),

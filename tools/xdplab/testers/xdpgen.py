@@ -219,6 +219,7 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
         "drain_idle_s": trial.drain_idle_s or 0.0,
         "stall_ns": STALL_NS,
         "max_burst": max_burst(trial),
+        **({"link_changes": True} if trial.link_changes else {}),
     }
 
 
@@ -287,6 +288,8 @@ def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], wat
         nonvoluntary_switches=sum(thread["nonvoluntary_switches"] for thread in threads),
         sending_ns=_sum(threads, "sending_ns"),
         sending_stalled_ns=_sum(threads, "sending_stalled_ns") or 0,
+        handovers=_sum(threads, "handovers"),
+        link_changes=sum(port["link_changes"] for port in report["ports"]),
         slices=_slices(report.get("slices"), watch),
         # `started_ns` is of CLOCK_MONOTONIC there
         detail={name: report[name] for name in _DETAIL if name in report},

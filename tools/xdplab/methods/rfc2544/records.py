@@ -56,8 +56,12 @@ class Step(Model):
     #: Share of the trial in which the sender stood still. What it skipped then is missing in `offered_pps`; what it
     #: caught up with afterwards left in bursts above the intended load.
     stalled_ratio: float = 0.0
+    #: Whether the tester says when it stood still.
+    stalls_known: bool = False
     #: The machine disturbed it: it took the sender's core or the forwarder's for longer than the study's rule allows.
     disturbed: bool = False
+    #: The forwarder's own work filled the sender's CPU: no more could be offered to it.
+    sender_full: bool = False
 
     @property
     def loss_ratio(self) -> float:
@@ -76,8 +80,13 @@ class Step(Model):
 
     @property
     def on_load(self) -> bool:
-        """What was lost is the forwarder's own: the intended load throughout, and its core was not taken away."""
-        return not self.short and self.stalled_ratio <= LOAD_TOLERANCE and not self.disturbed
+        """What was lost is the forwarder's own: a steady load, and its core was not taken away.
+
+        The load is what was offered. A sender that cannot keep up sends less, as steadily; one that stood still sends
+        bursts above it afterwards, and one that does not say so may have.
+        """
+        steady = self.stalls_known or not self.short
+        return steady and self.stalled_ratio <= LOAD_TOLERANCE and not self.disturbed
 
 
 class Bound(Model):
@@ -95,6 +104,8 @@ class Bound(Model):
     #: carry it. `machine`: it was lost while the machine took a core away. `below-minimum`: it lost too much at the
     #: lowest load. `budget`: traffic time ran out first.
     limited_by: LimitedBy
+    #: Nothing was lost: the forwarder's own work on the sender's CPU left no time to offer it more.
+    sender_full: bool = False
 
 
 class SearchResult(Model):

@@ -4,10 +4,11 @@
 Both work on a function that measures one trial, so that they run on real forwarders, on simulated boxes and on the
 journal of a killed run alike. Time is traffic time, never wall time: a replayed search takes the same decisions.
 
-What is credited is what was sent over the time it took. Frames that the tester did not send say nothing of the
-forwarder: a trial without loss shows that it carries the load that was really offered, whatever the machine did
-meanwhile, and a trial with loss bounds the forwarder only where the load was offered as asked and nobody took its core
-(`Step.on_load`); else it bounds the tester, or the machine.
+What is credited is what was sent over the time it took: a trial without loss shows that the forwarder carries the load
+that was really offered, whatever the machine did meanwhile. A trial with loss bounds it at that load, where nobody took
+a core away (`Step.on_load`); else it bounds the machine. Where frames that were asked for did not leave, and none was
+lost, the tester is the limit; but on one machine it may be the forwarder's own work on the sender's CPU that left no
+time to send more (`Step.sender_full`): then the forwarder is.
 """
 
 import math
@@ -101,25 +102,30 @@ def bound_of(
     good = [s for s in recorder.steps if lower and s.loss_ratio <= ratio and s.load_pps <= lower * (1 + _SAME_LOAD)]
     best = max(_by_load(good), key=_forwarded_pps, default=[])
     lossy = _lossy(ratio, upper, recorder.steps, exceed_ratio)
+    #: Of the load that was carried best no trial was whole, for one reason.
+    full = bool(best) and all(step.short and step.sender_full for step in best)
     limited_by: LimitedBy
-    if upper is None:
+    if full and not lossy:
+        limited_by = "forwarder"
+    elif upper is None:
         limited_by = "budget" if spent and (lower is None or lower < 0.999 * high) else "tester"
     elif not lossy:
-        limited_by = (
-            "machine" if any(step.disturbed and not step.short for step in _at(upper, recorder.steps)) else "tester"
-        )
+        there = _at(upper, recorder.steps)
+        limited_by = "machine" if any(s.stalls_known or (s.disturbed and not s.short) for s in there) else "tester"
     elif spent:
         limited_by = "budget"
     elif lower is None:
         limited_by = "below-minimum"
     else:
-        limited_by = "tester" if best and all(step.short for step in best) else "forwarder"
+        unsteady = bool(best) and all(step.short and not step.stalls_known for step in best)
+        limited_by = "tester" if unsteady else "forwarder"
     return Bound(
         loss_ratio=ratio,
         lower_pps=_mean(best, [step.offered_pps for step in best]) if best else None,
         upper_pps=_mean(lossy, [step.offered_pps for step in lossy]) if lossy else None,
         throughput_pps=_forwarded_pps(best) if best else None,
         limited_by=limited_by,
+        sender_full=full and not lossy,
     )
 
 
@@ -301,7 +307,9 @@ def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sear
             sent=result.sent,
             lost=result.lost,
             stalled_ratio=result.stalled_share,
+            stalls_known=result.sending_ns is not None,
             disturbed=session.disturbed,
+            sender_full=session.sender_full,
         )
 
     best = 0.0

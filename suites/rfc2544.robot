@@ -44,6 +44,9 @@ OVS On AF_PACKET
 OVS-DPDK Over The AF_XDP PMD
     Forwarder Was Measured    ovs-dpdk
 
+The Kernel's Bridge
+    Forwarder Was Measured    linux-bridge
+
 Every Other Forwarder Asked For
     Every Forwarder Was Measured
 

@@ -10,7 +10,7 @@ from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.usable import usable_repetitions
-from xdplab.model.digits import loss, percent, significant
+from xdplab.model.digits import loss, number_of, percent, significant
 from xdplab.stats.contamination import MIN_BOUNDED, away
 
 #: Below this share of the load that was asked for, a latency is of another load.
@@ -104,6 +104,9 @@ def _of_pairs(metric: str, pairs: int, clean: int, basis: Basis) -> Iterator[str
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
         yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
+    if side.beyond_window:
+        late = f"{number_of(side.beyond_window, 'frame')} of {side.forwarder}'s arrived too late to be told from copies"
+        yield f"{late}, and are counted as lost"
     for fault in side.faults:
         yield f"{side.forwarder} {fault}, which is its fault"
     if figure(metric).at_load and silences(side):

@@ -140,6 +140,7 @@ def _summary(
         samples=merged.count,
         duplicated=sum(stream.duplicated for stream in streams),
         faults=_ownership_faults(trials),
+        beyond_window=sum(stream.beyond_window for stream in streams),
         out_of_order=sum(stream.out_of_order for stream in streams),
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
         flows=flows.number,

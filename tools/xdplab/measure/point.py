@@ -76,6 +76,8 @@ class PointSummary(Model):
     duplicated: int
     #: What it did in any of its trials that no forwarder may do with a frame, after its name in a sentence.
     faults: tuple[str, ...] = ()
+    #: Frames that arrived so late that nobody knows whether they had been there before; they are counted as lost.
+    beyond_window: int = 0
     #: Frames that arrived behind a later one of their flow, in these.
     out_of_order: int
     #: Repetitions that the study asked for.

@@ -320,7 +320,8 @@ class PointSession:
         try:
             context = self._context(trial)
             watch = dataclasses.replace(context.watch, no_forwarder="it was restarted in the trial")
-            result = self._tester.run(dataclasses.replace(context, still_well=lambda: None, watch=watch), spec)
+            around = dataclasses.replace(context, still_well=lambda: None, watch=watch)
+            result = self._tester.run(around, spec.model_copy(update={"link_changes": True}))
         finally:
             timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
             timer.join()

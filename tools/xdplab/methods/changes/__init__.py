@@ -181,7 +181,13 @@ class Changes(Method[ChangesSpec]):
         spec, kind = self.spec, _kind(session.point.levels)
         streams = (*probe_streams(traffic), *load_streams(traffic, traffic.stated_load_pps))
         length_s = self._length_s(kind)
-        asked = TrialSpec(streams=streams, duration_s=length_s, warmup_s=spec.quiet_s, drain_s=spec.drain_s)
+        asked = TrialSpec(
+            streams=streams,
+            duration_s=length_s,
+            warmup_s=spec.quiet_s,
+            drain_s=spec.drain_s,
+            link_changes=True,
+        )
         asked, news = self._new_flows(traffic) if kind == "new-flows" else (asked, asked)
         simulated = session.dut.ports[0].simulated
         for changed in (True, False) if session.number % 2 else (False, True):

@@ -31,6 +31,7 @@ from xdplab.model.digits import percent, significant
 from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.stats.bimodal import bimodal
 from xdplab.stats.contamination import rate_ends
+from xdplab.stats.student import geometric_interval
 
 
 def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:
@@ -77,6 +78,15 @@ class BoundFound(Model):
     loss_ratio: float
     #: Who set it, of all repetitions.
     limited_by: tuple[str, ...]
+    #: Of how many repetitions it is only known from below: somebody else was the limit.
+    from_below: int
+    #: Of how many there are.
+    repetitions: int
+    #: In one of them at least nothing was lost: the forwarder's own work filled the sender's CPU.
+    sender_full: bool
+    #: Where the forwarding rate lies at 99 %: Student's t over the repetitions' logarithms, no narrower than the search
+    #: resolves; None of fewer than three, where one found no load good, and of a lower bound.
+    interval_pps: tuple[float, float] | None
     #: The worst trial of a loss curve that says otherwise; None: there is none.
     contradicted_by: Contradiction | None
     #: The same in words.
@@ -95,8 +105,8 @@ class BoundFound(Model):
 
     @property
     def at_least(self) -> bool:
-        """Whether the forwarder may carry more: another one was the limit."""
-        return bool({"tester", "budget", "machine"}.intersection(self.limited_by))
+        """Whether the forwarder may carry more: another one was the limit in half of the repetitions or more."""
+        return 2 * self.from_below >= self.repetitions
 
     @property
     def below_pps(self) -> float | None:
@@ -106,12 +116,30 @@ class BoundFound(Model):
     def text(self) -> str:
         """`NDR at least 1,050 kpps (limited by tester)`."""
         name = f"PDR at {percent(self.loss_ratio)} loss" if self.loss_ratio else "NDR"
-        by = f"limited by {', '.join(self.limited_by)}"
+        by = f"limited by {', '.join(self.limited_by)}{self.how}"
         if self.found:
-            return f"{name} {'at least ' if self.at_least else ''}{_said(self.throughput_pps, 'kpps', 1e3)} ({by})"
+            least = "at least " if self.at_least else ""
+            return f"{name} {least}{_said(self.throughput_pps, 'kpps', 1e3)}{self.within} ({by})"
         return (
             f"{name} below {_said(self.upper_pps, 'kpps', 1e3)} ({by})" if self.below_pps else f"{name}: none was found"
         )
+
+    @property
+    def within(self) -> str:
+        """` (99 %: 470 to 491)`, or nothing."""
+        if self.interval_pps is None:
+            return ""
+        low, high = (significant(each / 1e3) for each in self.interval_pps)
+        return f" (99 %: {low} to {high})"
+
+    @property
+    def how(self) -> str:
+        """What is to be said of the limit besides its name."""
+        return ": its own work filled the sender's CPU, nothing was lost" if self.sender_full else ""
+
+
+#: Limits that leave a figure known from below only.
+_OTHERS = {"tester", "budget", "machine"}
 
 
 class ThroughputFound(Model):
@@ -509,12 +537,20 @@ def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
             name: [None if (pps := getattr(b, name)) is None else pps * search.directions for _, search, b in same]
             for name in ("throughput_pps", "lower_pps", "upper_pps")
         }
+        resolution = PRESETS[same[0][1].preset].relative_width
+        from_below = sum(bound.limited_by in _OTHERS for *_, bound in same)
+        rates = [rate or 0.0 for rate in pps["throughput_pps"]]
+        least = 2 * from_below >= len(same)
         if any(pps["throughput_pps"]):  # a repetition that found no load good is not left out: it has carried nothing
             pps |= {name: [each or 0.0 for each in pps[name]] for name in ("throughput_pps", "lower_pps")}
         bounds.append(
             BoundFound(
                 loss_ratio=ratio,
                 limited_by=tuple(sorted({bound.limited_by for *_, bound in same})),
+                from_below=from_below,
+                repetitions=len(same),
+                sender_full=any(bound.sender_full for *_, bound in same),
+                interval_pps=None if least else geometric_interval(rates, resolution),
                 contradicted_by=contradicted_by,
                 contradiction=contradicted_by.text() if contradicted_by else "",
                 **{name: Spread.known(each) for name, each in pps.items()},

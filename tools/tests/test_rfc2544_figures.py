@@ -117,7 +117,11 @@ OUT_OF_TIME = found("budget", throughput_pps=None, lower_pps=None)
     ("searches", "line", "cell"),
     [
         ([found()] * 2 + [LOST_AT_THE_LOWEST] * 3, "below 4 kpps (limited by below-minimum, forwarder)", "below 4"),
-        ([found()] * 3 + [LOST_AT_THE_LOWEST] * 2, "668 kpps (limited by below-minimum, forwarder)", "668 0 to 668"),
+        (
+            [found()] * 3 + [LOST_AT_THE_LOWEST] * 2,
+            "668 kpps (limited by below-minimum, forwarder)",
+            "668 range 0 to 668",
+        ),
         ([LOST_AT_THE_LOWEST] * 2, "below 4 kpps (limited by below-minimum)", "below 4"),
         ([found(), OUT_OF_TIME, OUT_OF_TIME], "none was found", "not known"),
         ([found("machine", upper_pps=None)], "at least 668 kpps (limited by machine)", "≥ 668"),

@@ -59,14 +59,15 @@ def test_counts_of_the_parts_add_up() -> None:
     first = stream(
         sent=100, kind="load", received=99, lost=1, rx_pps=99.0, tx_drops=1, on_schedule=90, last_lost=49,
         longest_gap_ns=20, lateness=late, flow_figures=flows, trailing_lost=2, duplicated=3, damaged=1, out_of_order=4,
+        beyond_window=5,
     )  # fmt: skip
     second = first.model_copy(update={"last_lost": 79, "longest_gap_ns": 10})
     reported = merge_parts(asked, [first, second])
     names = (
         "offered_pps", "sent", "received", "lost", "tx_drops", "on_schedule", "trailing_lost", "duplicated", "damaged",
-        "out_of_order", "achieved_pps", "rx_pps",
+        "out_of_order", "beyond_window", "achieved_pps", "rx_pps",
     )  # fmt: skip
-    assert [getattr(reported, name) for name in names] == [200, 200, 198, 2, 2, 180, 4, 6, 2, 8, 200, 198]
+    assert [getattr(reported, name) for name in names] == [200, 200, 198, 2, 2, 180, 4, 6, 2, 8, 10, 200, 198]
     assert (reported.last_lost, reported.longest_gap_ns) == (159, 20)
     assert reported.lateness is not None
     assert (reported.lateness.count, reported.lateness.mean_ns) == (4, 200.0)
@@ -99,6 +100,7 @@ class Session:
             "duplicated": 0,
             "damaged": None,
             "out_of_order": 0,
+            "late_beyond_window": 0,
             "latency": None,
             "lateness": None,
         }

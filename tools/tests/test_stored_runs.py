@@ -141,7 +141,7 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
 @pytest.mark.parametrize(
     ("name", "part", "said"),
     [
-        ("rfc2544", ("throughput",), "NDR 1,240 kpps (limited by forwarder)"),
+        ("rfc2544", ("throughput",), "NDR 1,240 kpps (99 %: 1,200 to 1,280) (limited by forwarder)"),
         ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
         ("tracing", ("perf",), "too disturbed to say"),
         ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: undecided whether its cost"),

@@ -61,7 +61,7 @@ def merge_parts(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResul
         return parts[0]
     names = (
         "intended", "sent", "skipped", "received", "lost", "duplicated", "out_of_order", "achieved_pps", "rx_pps",
-        "trailing_lost",
+        "trailing_lost", "beyond_window",
     )  # fmt: skip
     sums = {name: sum(getattr(part, name) for part in parts) for name in names}
     known = {name: [getattr(part, name) for part in parts] for name in ("tx_drops", "on_schedule", "damaged")}

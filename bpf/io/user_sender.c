@@ -12,7 +12,7 @@
 
 __u64 user_write(const struct gen_stream *g,
 		 const struct choice_column *choices, struct frame *f,
-		 __u8 epoch, __u32 seq, __u64 left, __u64 due)
+		 __u8 epoch, __u64 seq, __u64 left, __u64 due)
 {
 	__u16 id_word = gen_id_word(g->id, epoch);
 	__u32 flow;
@@ -91,9 +91,8 @@ static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 	bool trial = gen->stage == GEN_TRIAL, paced = g->paced;
 	bool sliced = trial && g->sliced;
 	__u8 epoch = gen->epoch[gen->stage & 1];
-	__u64 due = g->due_ns, left;
+	__u64 due = g->due_ns, seq = g->seq, left;
 	struct frame frame;
-	__u32 seq = g->seq;
 
 	if (!io_available(io, 1)) {
 		io->n.tx_full++;

@@ -29,7 +29,7 @@ struct user_sender {
  */
 __u64 user_write(const struct gen_stream *g,
 		 const struct choice_column *choices, struct frame *f,
-		 __u8 epoch, __u32 seq, __u64 left, __u64 due);
+		 __u8 epoch, __u64 seq, __u64 left, __u64 due);
 
 /*
  * One look at the schedule at @now on CPU @cpu.  Returns 1 if a frame was

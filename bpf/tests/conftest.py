@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -74,6 +75,14 @@ def sanitized(programs):
     """bpf/xsk with AddressSanitizer and UBSan: an error ends it with a report and an exit code."""
     make("sanitized")
     return BPF / "build" / "sanitized" / "xsk"
+
+
+def compiled(path, source, *more, libraries=()):
+    """A C program of a test, as the sources of this project are compiled for user space; `more`: those it uses."""
+    _, user = sh("make", "-s", "-C", BPF, "flags").splitlines()
+    argv = [*shlex.split(user), "-o", path, source, *(BPF / name for name in more)]
+    subprocess.run([*argv, *(f"-l{name}" for name in libraries)], check=True, cwd=BPF)
+    return path
 
 
 def sh(*argv):

@@ -119,10 +119,11 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 	if (!in || !is_length(in->stream, len))
 		goto other;
 	got.id = trailer[TRAILER_OFF_ID];
-	got.seq = to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
+	got.seq = seq = whole_seq(
+		in->arrived.next,
+		to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ)));
 	got.sent_ns =
 		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
-	seq = whole_seq(in->arrived.next, got.seq);
 	flow = flow_of(a, in, seq);
 	warmup = trailer[TRAILER_OFF_EP] == a->epoch;
 	if (!warmup && is_damaged(in, trailer, flow)) {

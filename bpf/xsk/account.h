@@ -44,7 +44,7 @@ enum arrival_kind {
 struct arrival {
 	enum arrival_kind kind;
 	__u8 id;
-	__u32 seq;
+	__u64 seq;
 	__u64 sent_ns;
 };
 

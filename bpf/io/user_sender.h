@@ -19,6 +19,7 @@ struct user_sender {
 	int num_ios;
 	__u32 batch; /* frames of a socket before one system call sends them */
 	__u64 *lateness;	 /* HDR_COUNTS per stream */
+	bool held;		 /* frames wait for room in a TX ring */
 	bool stuck[GEN_STREAMS]; /* its port took no more frames in the trial */
 };
 

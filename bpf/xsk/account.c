@@ -145,8 +145,10 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 	in->arrived.received++;
 	account_order(in, seq, flow);
 	arrival_gap(&in->arrived, seq, got.sent_ns, 0);
+	/* another CPU's clock, or a stamp that was changed, may be ahead */
+	got.latency_ns = now > got.sent_ns ? now - got.sent_ns : 0;
 	if (in->stream->kind == STREAM_LATENCY)
-		distribution_add(&in->latency, now - got.sent_ns);
+		distribution_add(&in->latency, got.latency_ns);
 	return got;
 earlier:
 	age = arrival_age(trailer, a->since_ns);

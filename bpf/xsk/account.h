@@ -46,6 +46,7 @@ struct arrival {
 	__u8 id;
 	__u64 seq;
 	__u64 sent_ns;
+	__u64 latency_ns; /* of ARRIVAL_COUNTED */
 };
 
 /* Returns 0 or -ENOMEM. */

@@ -28,7 +28,7 @@ int samples_write(const struct samples *s, const char *path);
 void samples_close(struct samples *s);
 
 static inline void samples_add(struct samples *s, __u32 stream, __u64 seq,
-			       __u64 sent_ns, __u64 now)
+			       __u64 sent_ns, __u64 latency_ns)
 {
 	if (!s->records)
 		return;
@@ -37,7 +37,7 @@ static inline void samples_add(struct samples *s, __u32 stream, __u64 seq,
 		return;
 	}
 	s->records[s->count++] = (struct sample){ .sent_ns = sent_ns,
-						  .latency_ns = now - sent_ns,
+						  .latency_ns = latency_ns,
 						  .seq = seq,
 						  .stream = stream };
 }

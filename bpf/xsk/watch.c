@@ -124,6 +124,7 @@ static void on_signal(struct watch *w)
 	if (read(w->signals, &info, sizeof(info)) != sizeof(info))
 		return;
 	if (info.ssi_signo == SIGUSR1) {
+		programs_check_clocks(w->run->programs, &w->run->opt);
 		print_counters(w->run, "counters");
 		return;
 	}

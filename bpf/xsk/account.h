@@ -10,7 +10,7 @@
 #include "arrivals.h"
 #include "distribution.h"
 #include "intact.h"
-#include "stream.h"
+#include "stream_flows.h"
 
 struct account_stream {
 	const struct stream *stream;

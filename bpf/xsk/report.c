@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include "packet.h"
-#include "run.h"
+#include "report.h"
 #include "util.h"
 
 static json_t *integer(__u64 value)

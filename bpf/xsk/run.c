@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include "report.h"
 #include "util.h"
 #include "watch.h"
 

@@ -11,6 +11,8 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include "report.h"
+#include "trace_file.h"
 #include "util.h"
 #include "watch.h"
 

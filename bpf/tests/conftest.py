@@ -39,6 +39,7 @@ TIMED = {
     "test_realtime.py",
     "test_schedule.py",
     "test_several_cpus.py",
+    "test_stalled_queue.py",
     "test_time_slices.py",
     "test_xsk_accounting.py",
     "test_xsk_frames.py",

@@ -37,15 +37,4 @@ struct datagram {
 	__u32 number;
 };
 
-/* Return an exit code, after one line of what went wrong. */
-int serve(const struct options *o);
-int ask(const struct options *o);
-int send_datagrams(const struct options *o);
-
-/* Until its standard input ends: a port of VLAN @id. */
-int tag(const char *ifname, int id);
-
-/* A socket on @epoll that does not block, without delay of small segments. */
-int watch_socket(int epoll, int fd, void *what);
-
 #endif

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-#include "app.h"
+#include "ask.h"
 #include "hdr.h"
 #include "link.h"
 #include "util.h"

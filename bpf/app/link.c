@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include "link.h"
 #include "payload.h"
 #include "util.h"
+
+int watch_socket(int epoll, int fd, void *what)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = what };
+	int one = 1;
+
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	/* an error where it is no connection, which needs none of it */
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
 
 static __u32 own_seed(const struct link *l)
 {

@@ -37,6 +37,9 @@ enum link_state {
 	LINK_DAMAGED, /* a byte is not what was sent */
 };
 
+/* A socket on @epoll that does not block, without delay of small segments. */
+int watch_socket(int epoll, int fd, void *what);
+
 /* Read what is there, at most @most bytes, and compare it. */
 enum link_state link_receive(struct link *l, __u64 most);
 

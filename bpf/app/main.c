@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include "app.h"
+#include "ask.h"
 #include "payload.h"
+#include "serve.h"
+#include "udp.h"
 #include "util.h"
+#include "vlan.h"
 
 #define EXIT_CONFIG 2
 
@@ -79,17 +79,6 @@ static int help(void)
 		printf("  --%-13s %-2s %s\n", keys[i].name, keys[i].unit ?: "",
 		       keys[i].text);
 	return 0;
-}
-
-int watch_socket(int epoll, int fd, void *what)
-{
-	struct epoll_event event = { .events = EPOLLIN, .data.ptr = what };
-	int one = 1;
-
-	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-	/* an error where it is no connection, which needs none of it */
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
 
 static int parse_address(struct options *o, const char *address,

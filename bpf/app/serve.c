@@ -7,9 +7,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "app.h"
 #include "link.h"
 #include "payload.h"
+#include "serve.h"
 #include "util.h"
 
 #define EVENTS	 64

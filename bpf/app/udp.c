@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include "app.h"
 #include "link.h"
 #include "payload.h"
+#include "udp.h"
 #include "util.h"
 
 int send_datagrams(const struct options *o)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <bpf/libbpf.h>
-#include "app.h"
 #include "util.h"
+#include "vlan.h"
 #include "vlan.skel.h"
 
 int tag(const char *ifname, int id)

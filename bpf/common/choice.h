@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which flow a frame is of: a function of its sequence, so that the receiver
- * knows it whatever the switch has rewritten, and each trial has the same.
+ * Which flow a frame is of: a function of all 64 bits of its sequence, so that
+ * the receiver knows it whatever the switch has rewritten, and each trial has
+ * the same.
  */
 #ifndef XDPLAB_CHOICE_H
 #define XDPLAB_CHOICE_H
@@ -79,7 +80,7 @@ int choice_fill(const struct choice *c, double exponent,
 static inline __u32 choice_flow(const struct choice *c,
 				const struct choice_column *columns, __u64 seq)
 {
-	__u64 draw = choice_draw(c->seed, (__u32)seq);
+	__u64 draw = choice_draw(c->seed, seq);
 	__u32 i = choice_uniform(draw, c->flows);
 
 	if (c->kind == CHOICE_NEW)

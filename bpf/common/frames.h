@@ -2,7 +2,8 @@
 #ifndef XDPLAB_FRAMES_H
 #define XDPLAB_FRAMES_H
 
-#include "stream.h"
+#include "gaps.h"
+#include "stream_flows.h"
 
 /*
  * Fill the state of a sender thread from the streams wanted[index[i]]:
@@ -20,9 +21,6 @@ void gen_schedule(struct gen_thread *t, struct gen_stream *streams,
 /* What the streams wanted[index[i]] have. */
 struct gen_shape gen_shape_of(const struct stream *wanted, const int *index,
 			      int count);
-
-/* GEN_GAP_CELLS entries, as gen_gap() takes them. */
-const __u32 *gen_gaps(void);
 
 /* Frames the schedule asked for but that the end of the trial cut off. */
 __u64 gen_cut_off(const struct gen_stream *g, __u64 trial_ns, __u64 end_ns);

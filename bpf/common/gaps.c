@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 #include <math.h>
-#include "frames.h"
+#include "gaps.h"
+#include "gen.h"
 
 const __u32 *gen_gaps(void)
 {

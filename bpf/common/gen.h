@@ -92,7 +92,7 @@ struct gen_stream {
 	__u64 began_ns; /* first departure of the stage */
 	__u64 last_ns;	/* last departure */
 	/* frame */
-	__u32 seq;
+	__u64 seq;  /* of which the frame carries 32 bits */
 	__u32 flow; /* whose turn it is */
 	__u32 first_flow;
 	struct choice choice;

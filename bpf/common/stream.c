@@ -6,6 +6,7 @@
 #include <linux/if_ether.h>
 #include "fields.h"
 #include "stream.h"
+#include "stream_flows.h"
 #include "trailer.h"
 #include "util.h"
 

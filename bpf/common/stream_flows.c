@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The flows of streams: how one is chosen, and its addresses. */
 #include <arpa/inet.h>
 #include <stdlib.h>
-#include "stream.h"
+#include "stream_flows.h"
 #include "trailer.h"
 
 /* The lowest 32 bits of an address that is known to be one. */

@@ -4,8 +4,9 @@
 #define XDPLAB_STREAM_JSON_H
 
 #include <stdbool.h>
+#include <jansson.h>
 #include "arrivals.h"
-#include "stream.h"
+#include "stream_types.h"
 
 struct stream_figures {
 	__u64 trial_ns; /* when it began */

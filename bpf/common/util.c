@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -20,18 +21,57 @@
 
 static const char *program_name = "";
 
+/*
+ * Bytes of the character of UTF-8 at @c; 0: there is none, or one that controls
+ * a terminal (U+0080 to U+009F).
+ */
+static int character_bytes(const unsigned char *c)
+{
+	int bytes = *c < 0x80 ? 1 :
+		    *c < 0xc2 ? 0 :
+		    *c < 0xe0 ? 2 :
+		    *c < 0xf0 ? 3 :
+		    *c < 0xf5 ? 4 :
+				0;
+	int i;
+
+	for (i = 1; i < bytes; i++)
+		if ((c[i] & 0xc0) != 0x80)
+			return 0;
+	/* also written otherwise, half of a pair, or beyond the last */
+	if ((*c == 0xc2 && c[1] < 0xa0) || (*c == 0xe0 && c[1] < 0xa0) ||
+	    (*c == 0xed && c[1] >= 0xa0) || (*c == 0xf0 && c[1] < 0x90) ||
+	    (*c == 0xf4 && c[1] >= 0x90))
+		return 0;
+	return bytes;
+}
+
+/*
+ * One line of text: what is not, because a configuration has it in its names,
+ * or because it was cut, becomes a question mark.
+ */
+static void make_line(char *text)
+{
+	int bytes;
+
+	for (; *text; text += bytes ?: 1) {
+		bytes = character_bytes((const unsigned char *)text);
+		if (*text == '\n')
+			*text = ' ';
+		else if (!bytes || iscntrl((unsigned char)*text))
+			*text = '?';
+	}
+}
+
 int fail(int err, const char *fmt, ...)
 {
 	char line[512];
 	va_list ap;
-	char *c;
 
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	for (c = line; *c; c++)
-		if (*c == '\n')
-			*c = ' ';
+	make_line(line);
 	fprintf(stderr, "%s: %s\n", program_name, line);
 	return err;
 }

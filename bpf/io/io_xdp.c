@@ -141,14 +141,15 @@ static void refill(struct io *io)
 		PROBE2(fill, io->fd, n);
 }
 
-static void reap(struct io *io)
+/* Returns how many chunks came back. */
+static __u32 reap(struct io *io)
 {
 	struct queue_rings *r = io->rings;
 	__u32 index, n, i;
 
 	n = xsk_ring_cons__peek(&r->completion, r->sending, &index);
 	if (!n)
-		return;
+		return 0;
 	for (i = 0; i < n; i++)
 		umem_push(io->umem,
 			  *xsk_ring_cons__comp_addr(&r->completion, index + i),
@@ -157,6 +158,7 @@ static void reap(struct io *io)
 	r->sending -= n;
 	if (io->trace->now)
 		PROBE2(complete, io->fd, n);
+	return n;
 }
 
 static int xdp_open(struct io *io)
@@ -281,6 +283,12 @@ static void xdp_tx(struct io *io, const struct frame *frames, __u32 n)
 		PROBE3(tx, io->fd, n, frames[0].data);
 }
 
+/* How far the kernel has come in the TX ring. */
+static __u32 taken(const struct io *io)
+{
+	return __atomic_load_n(io->tx.consumer, __ATOMIC_ACQUIRE);
+}
+
 static bool xdp_pending(const struct io *io)
 {
 	if (io->opt->wake_tx == WAKE_NONE)
@@ -289,8 +297,7 @@ static bool xdp_pending(const struct io *io)
 	if (io->zero_copy && io->opt->need_wakeup && !io->wake_always &&
 	    !xsk_ring_prod__needs_wakeup(&io->tx))
 		return false;
-	return io->tx.cached_prod !=
-	       __atomic_load_n(io->tx.consumer, __ATOMIC_ACQUIRE);
+	return io->tx.cached_prod != taken(io);
 }
 
 static int kick_once(struct io *io)
@@ -313,18 +320,27 @@ static int kick_once(struct io *io)
 
 /*
  * In copy mode the kernel sends inside the system call, tx_skb_budget frames
- * of it at a time; with zero copy one call wakes the driver.
+ * of it at a time; with zero copy one call wakes the driver.  Where the ring is
+ * full a call that sends none is repeated by the next kick: a driver whose
+ * queue has stopped must not take the time of the thread's other sockets.
  */
 static int xdp_kick(struct io *io)
 {
 	int err = 0, tries = io->zero_copy ? 1 : KICK_TRIES;
+	__u32 before;
+	bool moved;
 
 	while (!err && tries-- && xdp_pending(io)) {
+		before = taken(io);
 		err = kick_once(io);
+		moved = taken(io) != before;
 		if (!err && !io->zero_copy && xdp_pending(io)) {
 			io->n.tx_retries++;
-			reap(io); /* a full completion ring holds it up */
+			/* a full completion ring holds it up */
+			moved |= reap(io) > 0;
 		}
+		if (io->wants_room && !moved)
+			break;
 	}
 	return err;
 }

@@ -12,7 +12,7 @@
 
 __u64 user_write(const struct gen_stream *g,
 		 const struct choice_column *choices, struct frame *f,
-		 __u8 epoch, __u32 seq, __u64 left, __u64 due)
+		 __u8 epoch, __u64 seq, __u64 left, __u64 due)
 {
 	__u16 id_word = gen_id_word(g->id, epoch);
 	__u32 flow;
@@ -82,6 +82,51 @@ static void end_if_stuck(struct user_sender *s, const struct io *io, __u64 now)
 	gen_choose(gen, s->streams);
 }
 
+/* Which TX rings are full?  They are kicked; sleepers wait for their room. */
+static int look_at_rings(struct user_sender *s)
+{
+	int err = 0, i;
+
+	s->held = false;
+	for (i = 0; !err && i < s->num_ios; i++) {
+		struct io *io = &s->ios[i];
+
+		io->wants_room =
+			s->gen->stage != GEN_DONE && !io_available(io, 1);
+		if (!io->wants_room)
+			continue;
+		s->held = true;
+		err = kick(s, io);
+	}
+	return err;
+}
+
+/*
+ * A TX ring was full: what waits for it does not hold up the frames of other
+ * ports.  Chosen is what is due first of those whose rings have room; where
+ * none has, the earliest of all waits.
+ */
+static int choose_among_others(struct user_sender *s)
+{
+	struct gen_thread *gen = s->gen;
+	__u64 best = GEN_NEVER;
+	int err = look_at_rings(s);
+	__u32 i;
+
+	if (err || gen->stage == GEN_DONE)
+		return err;
+	gen_choose(gen, s->streams);
+	for (i = 0; s->held && i < gen->streams; i++) {
+		if (s->io_of[i]->wants_room || s->streams[i].due_ns >= best)
+			continue;
+		best = s->streams[i].due_ns;
+		gen->pick = i;
+	}
+	if (best != GEN_NEVER)
+		gen_chosen(gen, best);
+	return 0;
+}
+
 /* Write and queue the frame of stream @pick, which is due. */
 static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 {
@@ -91,13 +136,13 @@ static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 	bool trial = gen->stage == GEN_TRIAL, paced = g->paced;
 	bool sliced = trial && g->sliced;
 	__u8 epoch = gen->epoch[gen->stage & 1];
-	__u64 due = g->due_ns, left;
+	__u64 due = g->due_ns, seq = g->seq, left;
 	struct frame frame;
-	__u32 seq = g->seq;
 
 	if (!io_available(io, 1)) {
 		io->n.tx_full++;
 		end_if_stuck(s, io, now);
+		s->held = true;
 		return kick(s, io); /* late, then, or skipped */
 	}
 	io->ops->get(io, &frame, 1);
@@ -121,8 +166,11 @@ static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 int user_send(struct user_sender *s, __u64 now, int cpu)
 {
 	struct gen_thread *gen = s->gen;
+	int err = s->held ? choose_among_others(s) : 0;
 	__u32 pick = gen->pick;
 
+	if (err)
+		return err;
 	if (gen->pending) {
 		__u32 key = hdr_index(gen->pending_late_ns);
 

@@ -19,6 +19,7 @@ struct user_sender {
 	int num_ios;
 	__u32 batch; /* frames of a socket before one system call sends them */
 	__u64 *lateness;	 /* HDR_COUNTS per stream */
+	bool held;		 /* frames wait for room in a TX ring */
 	bool stuck[GEN_STREAMS]; /* its port took no more frames in the trial */
 };
 
@@ -29,7 +30,7 @@ struct user_sender {
  */
 __u64 user_write(const struct gen_stream *g,
 		 const struct choice_column *choices, struct frame *f,
-		 __u8 epoch, __u32 seq, __u64 left, __u64 due);
+		 __u8 epoch, __u64 seq, __u64 left, __u64 due);
 
 /*
  * One look at the schedule at @now on CPU @cpu.  Returns 1 if a frame was

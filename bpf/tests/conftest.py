@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ TIMED = {
     "test_realtime.py",
     "test_schedule.py",
     "test_several_cpus.py",
+    "test_stalled_queue.py",
     "test_time_slices.py",
     "test_xsk_accounting.py",
     "test_xsk_frames.py",
@@ -70,10 +72,24 @@ def programs():
 
 
 @pytest.fixture(scope="session")
-def sanitized(programs):
-    """bpf/xsk with AddressSanitizer and UBSan: an error ends it with a report and an exit code."""
+def sanitized_build(programs):
+    """Programs with AddressSanitizer and UBSan: an error ends them with a report and an exit code."""
     make("sanitized")
-    return BPF / "build" / "sanitized" / "xsk"
+    return BPF / "build" / "sanitized"
+
+
+@pytest.fixture(scope="session")
+def sanitized(sanitized_build):
+    """bpf/xsk of them."""
+    return sanitized_build / "xsk"
+
+
+def compiled(path, source, *more, libraries=(), options=(), flags="flags"):
+    """A C program of a test, as the sources of this project are compiled for user space; `more`: what it uses of it."""
+    _, user = sh("make", "-s", "--no-print-directory", "-C", BPF, flags).splitlines()
+    argv = [*shlex.split(user), *options, "-o", path, source, *(BPF / name for name in more)]
+    subprocess.run([*argv, *(f"-l{name}" for name in libraries)], check=True, cwd=BPF)
+    return path
 
 
 def sh(*argv):
@@ -211,11 +227,11 @@ def config(ports, *streams, **more):
     } | more  # fmt: skip
 
 
-def xdpgen(cfg, *options, expect=0):
+def xdpgen(cfg, *options, expect=0, program=XDPGEN):
     """Run to the end.  Returns the result, or the only line on stderr."""
     text = cfg if isinstance(cfg, str) else json.dumps(cfg)
     done = subprocess.run(
-        [XDPGEN, *options, "-"], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [program, *options, "-"], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert done.returncode == expect, (done.returncode, done.stderr, done.stdout[:300])
     if expect:
@@ -226,9 +242,9 @@ def xdpgen(cfg, *options, expect=0):
 
 
 @contextlib.contextmanager
-def xdpgen_running(cfg, wait_s=0.4):
+def xdpgen_running(cfg, wait_s=0.4, program=XDPGEN):
     with subprocess.Popen(
-        [XDPGEN, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [program, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             process.stdin.write(json.dumps(cfg))

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* LD_PRELOAD: every port has a card's clock, PTP_AHEAD_NS ahead of CLOCK_TAI. */
+/*
+ * LD_PRELOAD: every port has a card's clock, ahead of CLOCK_TAI by the first of
+ * the numbers in PTP_AHEAD_NS when it is read, then by the next; the last stays.
+ */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -37,10 +40,25 @@ int open(const char *path, int flags, ...)
 	return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
+static long long next_ahead_ns(void)
+{
+	static const char *at;
+	long long ahead_ns;
+	char *rest;
+
+	if (!at)
+		at = getenv("PTP_AHEAD_NS");
+	ahead_ns = strtoll(at, &rest, 10);
+	if (*rest)
+		at = rest;
+	return ahead_ns;
+}
+
 int ioctl(int fd, unsigned long request, ...)
 {
 	struct ptp_sys_offset_extended *offset;
 	struct ethtool_ts_info *info;
+	long long ahead_ns;
 	va_list more;
 	void *given;
 	unsigned int i;
@@ -58,10 +76,10 @@ int ioctl(int fd, unsigned long request, ...)
 	if (request != PTP_SYS_OFFSET_EXTENDED)
 		return syscall(SYS_ioctl, fd, request, given);
 	offset = given;
+	ahead_ns = next_ahead_ns();
 	for (i = 0; i < offset->n_samples; i++) {
 		offset->ts[i][0] = read_clock(CLOCK_REALTIME, 0);
-		offset->ts[i][1] = read_clock(
-			CLOCK_TAI, atoll(getenv("PTP_AHEAD_NS")));
+		offset->ts[i][1] = read_clock(CLOCK_TAI, ahead_ns);
 		offset->ts[i][2] = read_clock(CLOCK_REALTIME, 0);
 	}
 	return 0;

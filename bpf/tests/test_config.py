@@ -101,13 +101,19 @@ def put(document, path, value):
         document[last] = value
 
 
-def test_bad_configuration(direct):
-    for path, value, text, *more in BAD:
-        bad = config([direct.port("a0"), direct.port("c0")])
+def bad_configurations(net):
+    """One for each of `BAD`."""
+    for path, value, _, *more in BAD:
+        bad = config([net.port("a0"), net.port("c0")])
         if isinstance(value, str) and value.startswith(("ports.", "streams.")):
             value = copy.deepcopy(bad[value.split(".")[0]][0])
         for other_path, other in [(path, value), *(more[0].items() if more else ())]:
             put(bad, other_path, other)
+        yield bad
+
+
+def test_bad_configuration(direct):
+    for (path, value, text, *_), bad in zip(BAD, bad_configurations(direct), strict=True):
         line = xdpgen(bad, expect=2)
         assert text in line, (path, value)
         assert path.split(".")[-1].isdigit() or path.split(".")[-1] in line, (path, value)

@@ -18,11 +18,16 @@ SOME = pytest.mark.parametrize("sockets", [SOCKETS[name] for name in ("native", 
 CODES = pytest.mark.parametrize("code", ["EAGAIN", "EBUSY", "ENOBUFS"])
 
 
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory):
-    path = tmp_path_factory.mktemp("refuse") / "refuse.so"
+def refuse_library(folder):
+    """For LD_PRELOAD: see refuse.c."""
+    path = folder / "refuse.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-Wall", "-Werror", "-o", path, SOURCE], check=True)
     return path
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory):
+    return refuse_library(tmp_path_factory.mktemp("refuse"))
 
 
 @pytest.fixture

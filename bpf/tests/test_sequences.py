@@ -7,16 +7,20 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import BPF, clean, config, counts, only, stream, xdpgen, xdpgen_running
+from conftest import BPF, clean, compiled, config, counts, only, stream, xdpgen, xdpgen_running
 from test_several_cpus import inject, receiver_of
 from xsk import xsk
 
-SOURCE = Path(__file__).with_name("sequences.c")
+HERE = Path(__file__).parent
+SOURCE = HERE / "sequences.c"
 LAP = 1 << 32
 #: Less than half a lap, and each time to another word of the window.
 STEP = (1 << 30) + 64
 #: In which duplicates are recognised.
 WINDOW = 1 << 18
+#: In the order of enum choice_kind; flows that do not divide a lap.
+CHOICES = ("round-robin", "uniform", "zipf")
+FLOWS = 1000
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,52 @@ def test_a_lap_of_the_frames_sequence_in_xsk(account):
         "last_lost": LAP + 3,
         "next": LAP + 5,
     }
+
+
+@pytest.fixture(scope="module")
+def laps(tmp_path_factory):
+    """Frames that the sender in user space writes, by the account of xsk."""
+    used = [path.relative_to(BPF) for path in sorted(BPF.glob("common/*.c"))]
+    used += ["io/io.c", "io/user_sender.c", "xsk/account.c"]
+    return compiled(
+        tmp_path_factory.mktemp("laps") / "laps", HERE / "laps.c", *used, libraries=("jansson", "bpf", "xdp", "z", "m")
+    )
+
+
+@pytest.mark.parametrize("first", [0, LAP - FLOWS, 5 * LAP - 1])
+@pytest.mark.parametrize("choice", CHOICES)
+def test_the_flow_of_a_frame_is_that_of_its_whole_sequence_in_user_space(laps, choice, first):
+    """The receiver would call each frame damaged whose flow it computes otherwise."""
+    argv = [laps, *map(str, (CHOICES.index(choice), FLOWS, first, 2 * FLOWS))]
+    assert json.loads(subprocess.run(argv, check=True, capture_output=True, text=True).stdout) == {
+        "received": 2 * FLOWS,
+        "damaged": 0,
+        "duplicated": 0,
+        "out_of_order": 0,
+        "late_beyond_window": 0,
+        "next": first + 2 * FLOWS,
+    }
+
+
+@pytest.fixture(scope="module")
+def advance(tmp_path_factory):
+    """A running xdpgen goes on at a sequence, as if all before it had been."""
+    return compiled(tmp_path_factory.mktemp("advance") / "advance", HERE / "advance.c", libraries=("bpf",))
+
+
+@pytest.mark.parametrize("first", [LAP - FLOWS, 5 * LAP - 1])
+def test_the_flow_of_a_frame_is_that_of_its_whole_sequence_in_xdpgen(direct, advance, first):
+    streams = [
+        stream(id=n, flows=FLOWS, flow_choice=choice, count=2 * FLOWS, pps=4000.0, start_ns=1_500_000_000)
+        for n, choice in enumerate(CHOICES)
+    ]
+    run = config([direct.port("a0"), direct.port("c0")], *streams, warmup_s=0, duration_s=2.5)
+    with xdpgen_running(run, wait_s=0) as process:
+        subprocess.run([advance, str(process.pid), str(first)], check=True)
+        reported = json.loads(process.communicate(timeout=60)[0])
+    assert [counts(one) | {"damaged": one["damaged"]} for one in reported["streams"]] == [
+        clean(2 * FLOWS) | {"damaged": 0}
+    ] * len(CHOICES)
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(*within):
+def serving(*within, program=XDPGEN):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen([*within, XDPGEN, "-"], **pipes) as process:
+    with subprocess.Popen([*within, program, "-"], **pipes) as process:
         try:
             yield Serving(process)
         finally:

@@ -5,7 +5,9 @@
 #include <unistd.h>
 #include "clocks_shared.h"
 #include "config.h"
+#include "config_check.h"
 #include "fields.h"
+#include "stream.h"
 #include "util.h"
 
 static const char *const rx_names[] = { "xdp", "tc", "none", NULL };

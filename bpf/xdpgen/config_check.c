@@ -3,8 +3,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include "config.h"
+#include "config_check.h"
 #include "fields.h"
+#include "stream.h"
 #include "util.h"
 
 /*
@@ -38,19 +39,6 @@ static int find_port(struct port *port, const char *where)
 			where, port->ifname);
 	netns_leave(ns);
 	return err;
-}
-
-bool config_several_cpus(const struct config *cfg)
-{
-	int i, j;
-
-	for (i = 0; i < cfg->num_streams; i++)
-		for (j = 0; j < i; j++)
-			if (cfg->streams[i].tx_port ==
-				    cfg->streams[j].tx_port &&
-			    config_tx_cpu(cfg, i) != config_tx_cpu(cfg, j))
-				return true;
-	return false;
 }
 
 static int check_cpu(long long cpu, const char *where)

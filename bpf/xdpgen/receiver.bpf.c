@@ -141,7 +141,7 @@ static __always_inline enum arrival_mark mark(struct rx_counters *c, __u32 slot,
 	return window_mark(word, seq, &c->arrived, !rx_serial, rx_preempted);
 }
 
-static __always_inline __u32 drawn_flow(const struct choice *c, __u32 seq)
+static __always_inline __u32 drawn_flow(const struct choice *c, __u64 seq)
 {
 	__u64 draw = choice_draw(c->seed, seq);
 	__u32 i = choice_uniform(draw, c->flows), key = c->first + i;

@@ -11,9 +11,10 @@
 #include "user_sender.h"
 #include "util.h"
 
-#define RING	    1024
-#define CHUNK	    4096
-#define DRAIN_TRIES 1000
+#define RING  1024
+#define CHUNK 4096
+/* How long it waits at the end for what it has queued to be sent. */
+#define DRAIN_NS 200000000ULL
 
 static const struct io_options options = {
 	.transmit = true,
@@ -115,7 +116,8 @@ static int xsk_open(struct sender *s)
 static int xsk_run(struct sender *s)
 {
 	struct xsk_state *x = s->private;
-	int err = 0, i, tries;
+	__u64 deadline;
+	int err = 0, i;
 
 	x->sending.gen = &x->gen;
 	x->sending.streams = x->streams;
@@ -128,14 +130,13 @@ static int xsk_run(struct sender *s)
 		err = user_send(&x->sending, now_ns(),
 				s->cpu == NO_CPU ? sched_getcpu() : s->cpu);
 	err = min(err, 0);
+	deadline = now_ns() + DRAIN_NS;
 	for (i = 0; i < x->num_ios; i++) {
 		struct io *io = &x->ios[i];
 
-		for (tries = DRAIN_TRIES; !err && tries; tries--) {
-			err = io_kick(io);
-			if (!io->ops->unsent(io))
-				break;
-		}
+		do
+			err = err ?: io_kick(io);
+		while (!err && io->ops->unsent(io) && now_ns() < deadline);
 		x->busy.eagain += io->n.tx_busy.eagain;
 		x->busy.ebusy += io->n.tx_busy.ebusy;
 		x->busy.enobufs += io->n.tx_busy.enobufs;

@@ -119,10 +119,11 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 	if (!in || !is_length(in->stream, len))
 		goto other;
 	got.id = trailer[TRAILER_OFF_ID];
-	got.seq = to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ));
+	got.seq = seq = whole_seq(
+		in->arrived.next,
+		to_be(32, trailer_at(const __u32, trailer, TRAILER_OFF_SEQ)));
 	got.sent_ns =
 		to_be(64, trailer_at(const __u64, trailer, TRAILER_OFF_NS));
-	seq = whole_seq(in->arrived.next, got.seq);
 	flow = flow_of(a, in, seq);
 	warmup = trailer[TRAILER_OFF_EP] == a->epoch;
 	if (!warmup && is_damaged(in, trailer, flow)) {
@@ -144,8 +145,10 @@ struct arrival account_frame(struct account *a, const __u8 *data, __u32 len,
 	in->arrived.received++;
 	account_order(in, seq, flow);
 	arrival_gap(&in->arrived, seq, got.sent_ns, 0);
+	/* another CPU's clock, or a stamp that was changed, may be ahead */
+	got.latency_ns = now > got.sent_ns ? now - got.sent_ns : 0;
 	if (in->stream->kind == STREAM_LATENCY)
-		distribution_add(&in->latency, now - got.sent_ns);
+		distribution_add(&in->latency, got.latency_ns);
 	return got;
 earlier:
 	age = arrival_age(trailer, a->since_ns);

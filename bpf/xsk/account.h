@@ -10,7 +10,7 @@
 #include "arrivals.h"
 #include "distribution.h"
 #include "intact.h"
-#include "stream.h"
+#include "stream_flows.h"
 
 struct account_stream {
 	const struct stream *stream;
@@ -44,8 +44,9 @@ enum arrival_kind {
 struct arrival {
 	enum arrival_kind kind;
 	__u8 id;
-	__u32 seq;
+	__u64 seq;
 	__u64 sent_ns;
+	__u64 latency_ns; /* of ARRIVAL_COUNTED */
 };
 
 /* Returns 0 or -ENOMEM. */

@@ -3,7 +3,7 @@
 #ifndef XSK_CARD_CLOCK_H
 #define XSK_CARD_CLOCK_H
 
-#include "program.h"
+#include <linux/types.h>
 
 /* What it may be off CLOCK_TAI for its time stamps to be used. */
 #define CARD_CLOCK_OFF_NS 1000

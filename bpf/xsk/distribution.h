@@ -16,6 +16,7 @@ struct distribution {
 	__u64 hdr[HDR_COUNTS];
 };
 
+/* What is below 0 by clocks that differ counts as 0. */
 static inline void distribution_add(struct distribution *d, __s64 ns)
 {
 	__u64 value = ns > 0 ? ns : 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <bpf/libbpf.h>
+#include "report.h"
 #include "util.h"
 #include "watch.h"
 

@@ -5,6 +5,7 @@
 #include "fields.h"
 #include "options.h"
 #include "options_check.h"
+#include "stream.h"
 #include "util.h"
 
 static const char *const role_names[] = { "forward", "reflect", "sink", "gen",

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "fields.h"
 #include "options_check.h"
+#include "stream.h"
 #include "util.h"
 
 /* XDP_PACKET_HEADROOM: what the kernel keeps in front of a frame. */

@@ -2,7 +2,7 @@
 #ifndef XSK_OPTIONS_CHECK_H
 #define XSK_OPTIONS_CHECK_H
 
-#include "options.h"
+#include "options_types.h"
 
 /*
  * Checks that need more than one value, or the system: finds the ports.

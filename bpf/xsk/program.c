@@ -70,8 +70,12 @@ static int load(struct program *p, const struct options *o,
 	return 0;
 }
 
-/* Time stamps of the card are compared with CLOCK_TAI: does it follow that? */
-static bool follows_tai(struct program *p, const struct port *port)
+/*
+ * Time stamps of the card are compared with CLOCK_TAI: does it follow that?
+ * If not p->stamps begins with @instead.
+ */
+static bool follows_tai(struct program *p, const struct port *port,
+			const char *instead)
 {
 	__s64 ahead = 0;
 	int err = card_clock_ahead(port->ifname, &ahead);
@@ -79,26 +83,47 @@ static bool follows_tai(struct program *p, const struct port *port)
 	if (!err && llabs(ahead) <= CARD_CLOCK_OFF_NS)
 		return true;
 	if (err)
-		snprintf(p->no_hardware, sizeof(p->no_hardware),
-			 "software: the card's clock cannot be read: %s",
+		snprintf(p->reason, sizeof(p->reason),
+			 "%s: the card's clock cannot be read: %s", instead,
 			 explain(err));
 	else
 		snprintf(
-			p->no_hardware, sizeof(p->no_hardware),
-			"software: the card's clock is %lld ns ahead of CLOCK_TAI: synchronise both (ptp4l, phc2sys)",
-			ahead);
-	p->stamps = p->no_hardware;
+			p->reason, sizeof(p->reason),
+			"%s: the card's clock is %lld ns ahead of CLOCK_TAI: synchronise both (ptp4l, phc2sys)",
+			instead, ahead);
+	p->stamps = p->reason;
 	return false;
+}
+
+static void check_clock(struct program *p, const struct port *port)
+{
+	int ns;
+
+	if (!p->hardware || p->stamps == p->reason)
+		return;
+	ns = netns_enter(port_netns(port));
+	if (ns < 0)
+		return; /* the namespace is gone, which is an error by itself */
+	follows_tai(p, port, "not to be trusted");
+	netns_leave(ns);
+}
+
+void programs_check_clocks(struct program *programs, const struct options *o)
+{
+	int i;
+
+	for (i = 0; i < o->num_ports; i++)
+		check_clock(&programs[i], &o->ports[i]);
 }
 
 static int load_best(struct program *p, const struct options *o,
 		     const struct port *port)
 {
-	p->stamps = o->io.stages ? "software" : "none";
 	if (!o->io.stages || o->xdp_mode != ATTACH_NATIVE ||
 	    load(p, o, port, true))
 		return load(p, o, port, false);
-	if (follows_tai(p, port)) {
+	if (follows_tai(p, port, "software")) {
+		p->hardware = true;
 		p->stamps = "hardware where the frame has one, else software";
 		return 0;
 	}

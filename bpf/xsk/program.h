@@ -13,8 +13,9 @@ struct program {
 	int sockets_fd;	 /* map of sockets, or -1 */
 	__u32 first_key; /* in it, of this port */
 	__u32 id;
-	const char *stamps;    /* on frames: where they come from */
-	char no_hardware[160]; /* so, and why not from the card */
+	bool hardware;	    /* loaded is the program with the card's stamps */
+	const char *stamps; /* on frames: where they come from */
+	char reason[200];   /* so, and why not from the card */
 	const char *mode; /* as the kernel says: "native", "generic", "none" */
 };
 
@@ -29,6 +30,11 @@ int program_attach(struct program *p, const struct options *o,
 		   const struct port *port);
 int program_add(struct program *p, const struct options *o,
 		const struct io *io);
+/*
+ * Do the clocks of the cards still follow CLOCK_TAI?  Once one does not, stamps
+ * of its program says that the card's are not to be trusted.
+ */
+void programs_check_clocks(struct program *programs, const struct options *o);
 void program_close(struct program *p);
 
 #endif

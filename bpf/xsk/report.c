@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/utsname.h>
 #include "packet.h"
-#include "run.h"
+#include "report.h"
 #include "util.h"
 
 static json_t *integer(__u64 value)
@@ -89,8 +89,7 @@ static json_t *port_in_use(const struct run *run, int index)
 	return json_pack("{s:s, s:i, s:i, s:i, s:s, s:i, s:s}", "ifname",
 			 port->ifname, "ifindex", port->ifindex, "mtu",
 			 port->mtu, "rx_queues", port->rx_queues, "xdp_mode",
-			 p->mode, "prog_id", (int)p->id, "stamps",
-			 p->stamps ?: "none");
+			 p->mode, "prog_id", (int)p->id, "stamps", p->stamps);
 }
 
 static json_t *umem_in_use(const struct umem *u)
@@ -297,6 +296,19 @@ int print_trace(bool recording, const char *error)
 			       error ? json_string(error) : json_null()));
 }
 
+/* What the roles have measured, and by whose clock. */
+static void add_reports(const struct run *run, json_t *root)
+{
+	int i;
+
+	for (i = 0; i < run->num_workers; i++)
+		if (run->role->report)
+			run->role->report(&run->workers[i], root);
+	if (run->opt.io.stages) /* of one port */
+		json_object_set_new(json_object_get(root, "stages"), "stamps",
+				    json_string(run->programs[0].stamps));
+}
+
 int print_counters(const struct run *run, const char *event)
 {
 	bool done = !strcmp(event, "done");
@@ -325,15 +337,12 @@ int print_counters(const struct run *run, const char *event)
 	if (!done) {
 		json_decref(umems);
 		/* while the worker counts on: exact once the traffic is over */
-		for (i = 0; i < run->num_workers; i++)
-			if (run->opt.io.stages)
-				run->role->report(&run->workers[i], root);
+		if (run->opt.io.stages)
+			add_reports(run, root);
 		return print(root);
 	}
 	json_object_set_new(root, "umems", umems);
-	for (i = 0; i < run->num_workers; i++)
-		if (run->role->report)
-			run->role->report(&run->workers[i], root);
+	add_reports(run, root);
 	json_object_set_new(root, "interrupted",
 			    json_boolean(run->interrupted));
 	json_object_set_new(root, "error",

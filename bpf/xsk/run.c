@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include "report.h"
 #include "util.h"
 #include "watch.h"
 
@@ -104,9 +105,12 @@ static int open_programs(struct run *run)
 	int i, ns, err = 0;
 
 	for (i = 0; i < XSK_PORTS; i++)
-		run->programs[i] = (struct program){ .link_fd = -1,
-						     .sockets_fd = -1,
-						     .mode = "none" };
+		run->programs[i] =
+			(struct program){ .link_fd = -1,
+					  .sockets_fd = -1,
+					  .stamps = o->io.stages ? "software" :
+								   "none",
+					  .mode = "none" };
 	if (run->role->attach)
 		return run->role->attach(o, run->programs, &run->shared);
 	if (o->backend == BACKEND_AF_PACKET || !o->io.receive)
@@ -177,6 +181,7 @@ int run_traffic(struct run *run)
 	for (i = 0; i < run->num_workers; i++)
 		worker_stop(&run->workers[i]);
 	run->ended_ns = now_ns();
+	programs_check_clocks(run->programs, &run->opt);
 	note_errors(run);
 	return err;
 }

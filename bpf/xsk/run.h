@@ -32,13 +32,4 @@ int run_start(struct run *run);
 int run_traffic(struct run *run);
 void run_close(struct run *run);
 
-/* One JSON object on one line each: what is in use, and what was counted. */
-int print_ready(const struct run *run);
-int print_counters(const struct run *run, const char *event);
-/* @error: why nothing is recorded, or was written; or NULL. */
-int print_trace(bool recording, const char *error);
-
-/* Begin to record what becomes of batches, or end it and write the file. */
-int traces_switch(struct run *run);
-
 #endif

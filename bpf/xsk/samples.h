@@ -11,7 +11,7 @@
 struct sample {
 	__u64 sent_ns; /* CLOCK_MONOTONIC */
 	__u64 latency_ns;
-	__u32 seq;
+	__u32 seq; /* the lowest bits */
 	__u32 stream;
 };
 
@@ -27,8 +27,8 @@ int samples_open(struct samples *s, const char *path, __u64 room);
 int samples_write(const struct samples *s, const char *path);
 void samples_close(struct samples *s);
 
-static inline void samples_add(struct samples *s, __u32 stream, __u32 seq,
-			       __u64 sent_ns, __u64 now)
+static inline void samples_add(struct samples *s, __u32 stream, __u64 seq,
+			       __u64 sent_ns, __u64 latency_ns)
 {
 	if (!s->records)
 		return;
@@ -37,7 +37,7 @@ static inline void samples_add(struct samples *s, __u32 stream, __u32 seq,
 		return;
 	}
 	s->records[s->count++] = (struct sample){ .sent_ns = sent_ns,
-						  .latency_ns = now - sent_ns,
+						  .latency_ns = latency_ns,
 						  .seq = seq,
 						  .stream = stream };
 }

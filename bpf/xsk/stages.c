@@ -30,6 +30,7 @@ void stages_add(struct stages *s, const struct frame *f, __u64 now)
 		driver = at.software_ns - sent;
 		s->software++;
 	}
+	s->reversed += driver < 0 || stack < 0;
 	distribution_add(&s->driver, driver);
 	distribution_add(&s->stack, stack);
 	distribution_add(&s->complete, driver + stack);
@@ -42,6 +43,7 @@ json_t *stages_json(const struct stages *s)
 	json_object_set_new(json, "hardware", json_integer(s->hardware));
 	json_object_set_new(json, "software", json_integer(s->software));
 	json_object_set_new(json, "unstamped", json_integer(s->unstamped));
+	json_object_set_new(json, "reversed", json_integer(s->reversed));
 	json_object_set_new(json, "driver", distribution_json(&s->driver));
 	json_object_set_new(json, "stack", distribution_json(&s->stack));
 	json_object_set_new(json, "complete", distribution_json(&s->complete));

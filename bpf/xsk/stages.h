@@ -19,6 +19,7 @@ struct stages {
 	__u64 hardware; /* frames with a time stamp of the NIC */
 	__u64 software;
 	__u64 unstamped; /* neither, nor a trailer */
+	__u64 reversed;	 /* a stage ended before it began: it took 0 ns */
 };
 
 /* Account a frame that the application saw at @now. */

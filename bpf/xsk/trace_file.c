@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "run.h"
+#include "report.h"
+#include "trace_file.h"
 #include "util.h"
 
 /* A worker that sleeps in poll() looks ten times a second. */

@@ -70,8 +70,9 @@ int traffic_receive(struct traffic *t, struct io *io)
 		batch_arrival(&t->in_flight, &got);
 		if (got.kind != ARRIVAL_COUNTED)
 			continue;
-		samples_add(&t->samples, got.id, got.seq, got.sent_ns, now);
-		PROBE3(received, got.id, got.seq, now - got.sent_ns);
+		samples_add(&t->samples, got.id, got.seq, got.sent_ns,
+			    got.latency_ns);
+		PROBE3(received, got.id, got.seq, got.latency_ns);
 	}
 	io->ops->put(io, frames, n);
 	return n;

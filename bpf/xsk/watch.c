@@ -11,6 +11,8 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include "report.h"
+#include "trace_file.h"
 #include "util.h"
 #include "watch.h"
 
@@ -124,6 +126,7 @@ static void on_signal(struct watch *w)
 	if (read(w->signals, &info, sizeof(info)) != sizeof(info))
 		return;
 	if (info.ssi_signo == SIGUSR1) {
+		programs_check_clocks(w->run->programs, &w->run->opt);
 		print_counters(w->run, "counters");
 		return;
 	}

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Micro-benchmarks as methods of the one runner: refused, repeated, resumed, restored, compared, drawn."""
 
+import itertools
 import json
 import re
 import shutil
 import statistics
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,9 +25,10 @@ from lab.records import environment as machine, result, stream
 from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
+from xdplab.forwarders.xsk.forwarder import XskOptions, XskRole
 from xdplab.measure import make_method
 from xdplab.methods.shared.counting import UNDER_WAY_S
-from xdplab.model import InputError, StudySpec, TrialSpec, validated
+from xdplab.model import InputError, PointFailed, StudySpec, TrialSpec, validated
 from xdplab.runner import session
 from xdplab.tools import project_root
 
@@ -120,6 +123,50 @@ def test_stages_of_repetitions_add_up_to_those_of_all_frames(parts: list[list[in
     assert row["peak_to_peak_us"] == pytest.approx(max(everything) - min(everything))
     assert row["mean_us"] == pytest.approx(statistics.fmean(everything))
     assert row["rms_us"] == pytest.approx(statistics.pstdev(everything), rel=1e-6, abs=1e-3)
+
+
+class Stamped(XskRole):
+    """A program that receives 100 frames; what it tells of their stages is `told`."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(XskOptions(), "stages", 64)
+        self._told = told
+        self._received = itertools.count(0, 100)
+
+    def frames_received(self) -> int:
+        """More from time to time."""
+        return next(self._received)
+
+    def stages(self) -> dict[str, Any]:
+        """All frames took the same."""
+        each = micro.stage([1000] * 100).model_dump(mode="json")
+        return {"unstamped": 0, **dict.fromkeys(("driver", "stack", "complete"), each), **self._told}
+
+    def ineffective(self) -> str:
+        """All options are in force."""
+        return ""
+
+
+@pytest.mark.parametrize(("hardware", "fails"), [(100, True), (0, False)])
+def test_stamps_of_a_card_whose_clock_went_astray_are_no_figures(hardware: int, fails: bool) -> None:
+    """Stamps of the departure are by another clock."""
+    reason = "not to be trusted: the card's clock is 5000 ns ahead of CLOCK_TAI"
+    program = Stamped({"hardware": hardware, "software": 100 - hardware, "stamps": reason})
+    method = make_method(validated(StudySpec, micro.study(method={"name": "stages"}), "study").method)
+    point = SimpleNamespace(levels={"rate_pps": 1000.0})
+    here = SimpleNamespace(
+        forwarder=program,
+        send=lambda _: result(stream([1000] * 100)),
+        dut=SimpleNamespace(tester_here=True),
+        point=point,
+    )
+    traffic: Any = SimpleNamespace(smallest=64)
+    measured: list[Any] = []
+    here.measure_by = lambda _, send: measured.append(send())
+    session_: Any = here
+    with pytest.raises(PointFailed, match=f"card's time stamps are {reason}") if fails else nullcontext():
+        method.measure(session_, traffic)
+    assert len(measured) == (not fails)
 
 
 def test_a_report_shows_stages_notes_what_was_published_and_the_kernel() -> None:

@@ -23,7 +23,7 @@ from xdplab.model.socket_options import SocketOptions
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext, while_well
 
-# the streams of both programs are the same JSON (bpf/common/stream.h)
+# the streams of both programs are the same JSON (bpf/common/stream.c)
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import program_digest
 

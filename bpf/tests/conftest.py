@@ -227,11 +227,15 @@ def config(ports, *streams, **more):
     } | more  # fmt: skip
 
 
-def xdpgen(cfg, *options, expect=0, program=XDPGEN):
+#: For figures of a sender that others of a busy machine must not take the CPU from.
+REALTIME = ("chrt", "-f", "1")
+
+
+def xdpgen(cfg, *options, expect=0, program=XDPGEN, prefix=()):
     """Run to the end.  Returns the result, or the only line on stderr."""
     text = cfg if isinstance(cfg, str) else json.dumps(cfg)
     done = subprocess.run(
-        [program, *options, "-"], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [*prefix, program, *options, "-"], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert done.returncode == expect, (done.returncode, done.stderr, done.stdout[:300])
     if expect:

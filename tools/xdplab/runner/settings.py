@@ -14,7 +14,7 @@ from xdplab.testbed import TestbedLock
 #: of the queues that are there. Offloads and MTU are put back with the card itself (`testbed/cards.py`).
 OF_DRIVER = ("private_flag", "channels", "rss_queues", "rx_ring", "tx_ring", "coalesce_adaptive_rx",
               "coalesce_adaptive_tx", "coalesce_rx_usecs", "coalesce_tx_usecs", "coalesce_rx_frames",
-              "coalesce_tx_frames", "threaded_napi", "napi_defer_hard_irqs", "gro_flush_timeout")  # fmt: skip
+              "coalesce_tx_frames", "pause", "threaded_napi", "napi_defer_hard_irqs", "gro_flush_timeout")  # fmt: skip
 
 
 class Settings:

@@ -98,5 +98,12 @@ class IrqCpu(EachKnob):
 def interrupts(host: Host, ifname: str) -> list[str]:
     """Message-signalled interrupts of a card that somebody has asked for, in the order in which it got them."""
     listed = host.run(["ls", f"/sys/class/net/{ifname}/device/msi_irqs"], check=False).stdout.split()
+    if not listed:
+        return []
     used = set(re.findall(r"^\s*(\d+):", host.read("/proc/interrupts"), re.MULTILINE))
     return sorted((irq for irq in listed if irq in used), key=int)
+
+
+def irq_cpus(host: Host, ifname: str) -> str:
+    """CPUs that may serve them, one after another, in the kernel's words: `2 3 2 3`; "" without any."""
+    return " ".join(host.read(_FILE.format(irq)).strip() for irq in interrupts(host, ifname))

@@ -125,8 +125,12 @@ class Settings:
         self._saved = left[::-1]
         self._remember()
         if reasons:
-            again = "; `xdplab restore` tries again" if self._lock.state().get("settings") else ""
+            again = "; `xdplab restore` tries again" if self._remembered() else ""
             raise XdplabError(f"could not be put back: {'; '.join(reasons)}{again}")
+
+    def _remembered(self) -> Any:
+        """What of it is in the state file."""
+        return self._lock.state().get("settings")
 
     def _remember(self) -> None:
         there_after = any(port.lasting for port in self._before.ports)

@@ -11,6 +11,7 @@ from lab import studies
 from lab.card import Machine
 from lab.command import Done
 
+from xdplab.cli import doctor_ports
 from xdplab.hosts.base import Completed
 from xdplab.model import CpuLayout, LinkLost, TestbedSpec, XdplabError
 from xdplab.runner import recovery
@@ -302,3 +303,27 @@ def test_simulated_ports_are_none_of_its_business() -> None:
     made.apply()
     made.restore()
     assert (made.found, made.undone) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("by_run", "pause", "moderation"),
+    [
+        (True, ("ok", "on, off for the time of a run"), ("ok", "none for the time of a run")),
+        (False, ("advice", "on: slow the sender"), ("advice", "rx-usecs: 50, tx-usecs: 50, adaptive rx: on  tx: n/a")),
+    ],
+)
+def test_the_doctor_says_what_a_run_switches_off(
+    by_run: bool, pause: tuple[str, str], moderation: tuple[str, str]
+) -> None:
+    host: Any = Host()
+    found = [*doctor_ports._pause(host, "p0", by_run), *doctor_ports._moderation(host, "p0", "a0", by_run)]
+    assert [each.state for each in found] == [pause[0], moderation[0]]
+    for each, (_, words) in zip(found, (pause, moderation), strict=True):
+        assert words in each.found
+    assert doctor_ports._moderation(host, "p0", "b0", by_run) == []  # a study's to set
+    host.pause = dict.fromkeys(host.pause, "off")
+    host.coalesce, host.adaptive = {"rx-usecs": "0"}, {"rx": "off", "tx": "n/a"}
+    quiet = [*doctor_ports._pause(host, "p0", by_run), *doctor_ports._moderation(host, "p0", "a0", by_run)]
+    assert [(each.state, each.found) for each in quiet] == [("ok", "off"), ("ok", "held back by no time")]
+    host.refuses = "p0"  # a veth has neither
+    assert [*doctor_ports._pause(host, "p0", by_run), *doctor_ports._moderation(host, "p0", "a0", by_run)] == []

@@ -9,6 +9,9 @@ from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traffic import TrafficSpec
 
+#: Begins what `Environment.low_latency` says of a setting that a driver or a daemon has undone.
+NOT_IN_FORCE = "not in force: "
+
 
 class Environment(Model):
     """Everything about the machine that can change a number."""

@@ -21,6 +21,7 @@ from xdplab.hosts.waiting import comes_true
 from xdplab.knobs import Knob, KnobContext
 from xdplab.model import HostLost, Interrupted, LinkLost, Unsupported, XdplabError
 from xdplab.model.design import Scalar
+from xdplab.model.run import NOT_IN_FORCE
 from xdplab.runner.settings import Settings
 from xdplab.testbed import Port, Testbed
 
@@ -82,7 +83,7 @@ class PortSettings(Settings):
                 try:
                     knob.verify(self._before, knob.check(value))
                 except Unsupported as exc:
-                    found[knob.name] = f"not in force: {exc}"
+                    found[knob.name] = f"{NOT_IN_FORCE}{exc}"
         return found
 
     def _remembered(self) -> Any:

@@ -364,6 +364,7 @@ _RATE: dict[str, Any] = {
     "said_unit": "Mpps",
     "said_per": 1e6,
     "verb": "forwards",
+    "by_loss": True,
 }
 #: Throughput without loss (§26.1); 0: it lost frames at the lowest load.
 NDR = Figure(key="ndr_pps", name="throughput without loss", main=True, goal="most frames per second", **_RATE)

@@ -62,6 +62,8 @@ def test_terminal_and_report_say_it_once() -> None:
     run, trials = rates(with_ports(b0=ON))
     table = summary_table(make_method(run.study.method), summarise(run, trials))
     assert table.count(SAID) == 1
+    part = make_method(run.study.method).part(run, summarise(run, trials), "throughput")
+    assert [*part.lines].index(SAID) == 2
     page = render(run, trials)
     assert f"<li>P{SAID[1:]}; each loss" in page
     clean = rates(with_ports())

@@ -167,6 +167,20 @@ def test_a_host_that_was_started_anew_is_left_as_its_start_made_it(machines: dic
     assert not TestbedLock("lab").path.exists()
 
 
+def test_what_a_run_set_on_cards_is_put_back_on_hosts_that_stayed_up(machines: dict[str, Machine]) -> None:
+    killed_run()
+    file = "/sys/class/net/p0/napi_defer_hard_irqs"
+    for machine in machines.values():
+        machine.files[file] = "3"
+    own = {"napi_defer_hard_irqs": {"p0": "0"}}
+    TestbedLock("lab").remember(own_settings={"a0": own, "b0": own})
+    machines["dut"].reboot()
+    done = recover(SPEC)
+    assert "t: napi_defer_hard_irqs back to {'p0': '0'}" in done
+    assert [machines[name].files[file] for name in ("t", "dut")] == ["0", "3"]
+    assert not TestbedLock("lab").path.exists()
+
+
 def test_another_card_of_the_same_name_is_not_given_what_was_saved(machines: dict[str, Machine]) -> None:
     killed_run()
     machines["dut"].mac["p1"] = "02:00:00:00:00:99"

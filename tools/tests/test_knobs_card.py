@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from lab.card import Machine, Recorded
 
+from xdplab.hosts.kernel import pause_on
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, InputError, Unsupported, XdplabError, plugins
 from xdplab.model.design import Scalar
@@ -51,6 +52,7 @@ SETTINGS: list[tuple[str, Scalar, list[str]]] = [
     ("coalesce_tx_usecs", 8, ["ethtool", "-C", "p0", "tx-usecs", "8"]),
     ("coalesce_tx_frames", 1, ["ethtool", "-C", "p0", "tx-frames", "1"]),
     ("coalesce_adaptive_rx", "off", ["ethtool", "-C", "p0", "adaptive-rx", "off"]),
+    ("pause", "off", ["ethtool", "-A", "p0", "autoneg", "off", "rx", "off", "tx", "off"]),
     ("rx_ring", 256, ["ethtool", "-G", "p0", "rx", "256"]),
     ("tx_ring", 4096, ["ethtool", "-G", "p0", "tx", "4096"]),
     ("channels", 1, ["ethtool", "-L", "p0", "combined", "1"]),
@@ -66,6 +68,7 @@ SETTINGS: list[tuple[str, Scalar, list[str]]] = [
     ("offload_rx_vlan", "off", ["ethtool", "-K", "p0", "rxvlan", "off"]),
     ("irq_cpu", "forwarder", ["write", "/proc/irq/34/smp_affinity_list", "1"]),
     ("irq_cpu", "apart", ["write", "/proc/irq/33/smp_affinity_list", "2"]),
+    ("irq_cpu", "2/1", ["write", "/proc/irq/34/smp_affinity_list", "1"]),
     ("governor", "performance", ["write", f"{CPU}/cpu2/cpufreq/scaling_governor", "performance"]),
     ("turbo", "off", ["write", f"{CPU}/intel_pstate/no_turbo", "1"]),
     ("cpuidle_max_state", 1, ["write", f"{CPU}/cpu2/cpuidle/state2/disable", "1"]),
@@ -144,6 +147,41 @@ def test_a_driver_that_refuses_makes_the_point_unsupported_with_its_own_words() 
         make_knob("rx_ring").apply(context(host), 256)
 
 
+def test_pause_frames_go_off_where_the_driver_leaves_negotiating_to_the_link_mode() -> None:
+    """i40e: "To change autoneg please use: ethtool -s <dev> autoneg <on|off>" (i40e_set_pauseparam)."""
+    host, knob = machine(), make_knob("pause")
+    whole = host.run
+
+    def run(argv: list[str], *, check: bool = True, **more: Any) -> Any:
+        if argv[1] == "-A" and argv[argv.index("autoneg") + 1] != host.pause["autoneg"]:
+            raise XdplabError("B: netlink error: Operation not supported")
+        return whole(argv, check=check, **more)
+
+    host.run = run  # type: ignore[method-assign, assignment]
+    saved = knob.read(context(host))
+    knob.apply(context(host), False)
+    knob.verify(context(host), False)
+    assert host.pause == {"autoneg": "on", "rx": "off", "tx": "off"}
+    knob.restore(context(host), saved)
+    assert host.pause == {"autoneg": "on", "rx": "on", "tx": "off"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "on"),
+    [
+        ("Autonegotiate:\toff\nRX:\t\toff\nTX:\t\ton\n", True),
+        ("Autonegotiate:\toff\nRX:\t\toff\nTX:\t\toff\n", False),
+        # as ice has it
+        ("Autonegotiate:\ton\nRX:\t\toff\nTX:\t\toff\nRX negotiated: on\nTX negotiated: on\n", True),
+        # the other end does not take part
+        ("Autonegotiate:\ton\nRX:\t\ton\nTX:\t\ton\nRX negotiated: off\nTX negotiated: off\n", False),
+        ("", False),
+    ],
+)
+def test_pause_frames_are_on_as_the_ends_have_agreed(lines: str, on: bool) -> None:
+    assert pause_on(f"Pause parameters for p0:\n{lines}" if lines else "") is on
+
+
 VIRTIO = [
     ("coalesce_rx_usecs", 8, None),
     ("coalesce_adaptive_rx", "on", None),
@@ -158,6 +196,7 @@ VIRTIO = [
     ("flow_steering", 0, "the virtio_net driver has no flow steering"),
     ("flow_steering", "off", None),
     ("rss_queues", 1, "the virtio_net driver has no indirection table"),
+    ("pause", "off", "the virtio_net driver has no pause frames"),
     ("private_flag", "legacy-rx=on", "the virtio_net driver has no private flag legacy-rx (it has none)"),
 ]
 
@@ -198,6 +237,7 @@ def without(*paths: str) -> Machine:
 MISSING: list[tuple[str, Scalar, Machine, str]] = [
     ("irq_cpu", "forwarder", without(f"{CLASS}/device"), "the i40e driver has no interrupts of its own"),
     ("irq_cpu", 7, machine(), "CPU 7 is none of the testbed's"),
+    ("irq_cpu", "2/7", machine(), "CPU 7 is none of the testbed's"),
     ("irq_cpu", "forwarder", machine(**{"/proc/interrupts": "CPU0\n"}), "has no interrupt in use"),
     ("governor", "performance", without(f"{CPU}/cpu0/cpufreq"), "no cpufreq here"),
     ("governor", "schedutil", machine(), "no governor schedutil; there are performance, powersave"),
@@ -253,7 +293,7 @@ BAD: list[tuple[str, Scalar]] = [
     ("coalesce_rx_usecs", -1), ("coalesce_rx_usecs", "fast"), ("coalesce_adaptive_rx", "maybe"), ("channels", 0),
     ("irq_cpu", "near"), ("irq_cpu", True), ("private_flag", "x"), ("private_flag", "x=on;reboot"), ("mtu", 100),
     ("governor", "../x"), ("ddio_ways", 12), ("turbo", 2), ("flow_steering", "queue"), ("flow_steering", True),
-    ("cpu_dma_latency_us", "never"), ("rx_ring", 0),
+    ("cpu_dma_latency_us", "never"), ("rx_ring", 0), ("irq_cpu", "2/"), ("pause", "rx"),
 ]  # fmt: skip
 
 

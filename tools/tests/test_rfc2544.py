@@ -14,7 +14,7 @@ from dev.bench_search import SimulatedSession, bench_buffer, steady
 from xdplab.forwarders.fake import Box, FakeForwarder
 from xdplab.methods.rfc2544 import Rfc2544, clauses
 from xdplab.methods.rfc2544.clauses import back_to_back
-from xdplab.methods.rfc2544.records import Bound, UnsupportedClause
+from xdplab.methods.rfc2544.records import Bound, RecoveryRecord, ResetRecord, UnsupportedClause
 from xdplab.methods.rfc2544.spec import QUICK, Rfc2544Spec
 from xdplab.model import (
     StreamSpec,
@@ -213,6 +213,119 @@ def test_gaps_of_frames_that_arrived_on_several_cpus_are_no_time_of_reset() -> N
     figures = session.figures[RESET]
     assert (figures.gap_us, figures.reset_us, figures.came_back) == (None, None, True)
     assert "several CPUs" in figures.reason
+
+
+# frames that the tester itself did not send
+
+
+class Planted(SimulatedSession):
+    """Streams of which `fields` are told; `steady` boxes lose nothing of what is offered below their capacity."""
+
+    def __init__(self, *tails: dict[str, Any], **more: Any) -> None:
+        super().__init__(steady())
+        self._tails, self._more = tails, more
+
+    def trial(self, spec: TrialSpec, *args: Any, **more: Any) -> TrialResult:
+        """A whole trial sends what it was asked for, but for what the stream's fields say."""
+        result = super().trial(spec, *args, **more)
+        first = len(result.streams) - len(self._tails)
+        streams = list(result.streams)
+        for index, given in enumerate(self._tails, first):
+            away = given.get("tx_drops") or 0
+            sent = streams[index].intended - away - given.get("skipped", 0) - given.get("refused", 0)
+            fields = {"sent": sent, "received": sent - given.get("lost", 0), **given}
+            fields.pop("refused", None)
+            streams[index] = streams[index].model_copy(update=fields)
+        return result.model_copy(update={"streams": tuple(streams), **self._more})
+
+
+def recovered(**tail: Any) -> RecoveryRecord:
+    """Of a second at 550 kpps behind an overload in which frames were lost."""
+    session = Planted(tail)
+    clauses.recovery(session, spec("recovery"), TrafficSpec(), 1e6)
+    found = session.figures[RECOVERY]
+    assert isinstance(found, RecoveryRecord)
+    assert (found.overloaded, found.reason) == (True, "")
+    return found
+
+
+_FRAME_US = 1e6 / 550_000
+
+
+@pytest.mark.parametrize(
+    ("tail", "frames", "limited_by"),
+    [
+        # the forwarder's own: the 100,000th frame is the last that is missing
+        ({"lost": 100_000, "last_lost": 99_999}, 100_000, "forwarder"),
+        # 500 of those missing are drops of the card: one of them may be the last
+        ({"lost": 99_500, "tx_drops": 500, "last_lost": 299_999}, 300_000, "tester"),
+        # all that left arrived, so that each of those missing is the card's
+        ({"lost": 0, "tx_drops": 500, "last_lost": 299_999}, 0, "forwarder"),
+        # a number says when its frame left, give or take what has none
+        ({"lost": 100_000, "last_lost": 99_999, "skipped": 55_000}, 100_000 / 0.9 + 55_000 / 0.9, "tester"),
+        ({"lost": 100_000, "last_lost": 99_999, "refused": 55_000}, 100_000 / 0.9 + 55_000 / 0.9, "tester"),
+        # 0.2 % of the time is less than a load's tolerance
+        ({"lost": 100_000, "last_lost": 99_999, "skipped": 200}, 100_236.4, "forwarder"),
+    ],
+    ids=["own", "card's drops", "only the card's drops", "skipped", "refused", "few skipped"],
+)
+def test_what_the_tester_did_not_send_is_not_the_forwarders_recovery(
+    tail: dict[str, Any], frames: float, limited_by: str
+) -> None:
+    found = recovered(**tail)
+    assert found.recovery_us == pytest.approx(frames * _FRAME_US, rel=1e-5)
+    assert found.limited_by == limited_by
+
+
+def test_the_time_of_recovery_is_no_longer_than_the_load_that_shows_it() -> None:
+    found = recovered(lost=10, last_lost=200_000, skipped=340_000)
+    assert (found.recovery_us, found.limited_by) == (1e6, "tester")
+
+
+def restarted(**fields: Any) -> ResetRecord:
+    """Of a trial at 200 kpps with a gap of 100 ms, half of it the suite's own."""
+    session = Planted({"longest_gap_ns": 100_000_000, **fields}, restart_own_ns=50_000_000)
+    clauses.reset(session, spec("reset"), TrafficSpec(), 1e6)
+    found = session.figures[RESET]
+    assert isinstance(found, ResetRecord)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "limited_by"),
+    [
+        ({"lost": 20_000}, "forwarder"),
+        ({"lost": 19_000, "tx_drops": 1_000}, "tester"),
+        ({"lost": 19_000, "skipped": 1_000}, "tester"),
+        ({"lost": 19_000, "refused": 1_000}, "tester"),
+        ({"lost": 20_000, "skipped": 40}, "forwarder"),  # 0.2 ms of 50
+        # the drops of the card behind the last frame that arrived say nothing against the forwarder
+        ({"lost": 0, "tx_drops": 1_000, "trailing_lost": 1_000}, "tester"),
+    ],
+    ids=["own", "card's drops", "skipped", "refused", "few skipped", "drops at the end"],
+)
+def test_a_gap_that_the_tester_may_have_made_longer_is_the_most_that_a_reset_took(
+    fields: dict[str, Any], limited_by: str
+) -> None:
+    found = restarted(**fields)
+    assert (found.reset_us, found.limited_by) == (50_000, limited_by)
+    assert (found.came_back, found.reason) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"lost": 20_000, "trailing_lost": 1}, "did not come back"),
+        ({"lost": 20_000, "tx_drops": 10, "trailing_lost": 11}, "did not come back"),
+        ({"lost": 20_000, "tx_drops": 10, "trailing_lost": 10}, "the tester's own card dropped frames at the end"),
+    ],
+)
+def test_whether_it_came_back_is_not_known_where_the_last_frames_may_be_the_cards_drops(
+    fields: dict[str, Any], said: str
+) -> None:
+    found = restarted(**fields)
+    assert (found.gap_us, found.reset_us, found.came_back) == (None, None, False)
+    assert said in found.reason
 
 
 def spec(name: str, **fields: Any) -> Rfc2544Spec:

@@ -86,6 +86,35 @@ def test_what_the_tester_or_the_resolution_limited_is_said_as_a_bound() -> None:
     assert figures.clause_text("recovery") == "after less than 0.0054 ms of 185 kpps, which followed 370 kpps"
 
 
+def test_times_that_the_tester_limits_are_said_as_the_most_that_they_can_be() -> None:
+    """In one of two repetitions the tester's own card dropped frames."""
+    recovery = {
+        "overload_pps": 3.7e5, "relief_pps": 1.85e5, "overload_s": 1.0, "lost_in_overload": 900, "lost_after": 7,
+        "recovery_us": 40e3, "resolution_us": 5.4, "overloaded": True, "reason": "",
+    }  # fmt: skip
+    reset = {
+        "load_pps": 2e5, "gap_us": 820e3, "own_us": 1e3, "reset_us": 819e3, "reason": "", "lost": 9, "came_back": True,
+        "resolution_us": 5.0, "trial_s": 4.0,
+    }  # fmt: skip
+    records = [
+        record(AT, purpose="figures", clause=clause, repetition=number, figures={**given, "limited_by": limited_by})
+        for clause, given in (("RFC 2544 26.5", recovery), ("RFC 2544 26.6", reset))
+        for number, limited_by in enumerate(("forwarder", "tester"))
+    ]
+    figures = rfc2544_figures(records)
+    at_most = "after at most 40 ms (limited by tester) of 185 kpps, which followed 370 kpps"
+    assert figures.clause_text("recovery") == at_most
+    assert figures.clause_text("reset") == "at most 819 ms (limited by tester) at 200 kpps"
+    run = run_record(AT, study={"method": {"name": "rfc2544"}})
+    first = [each for each in records if not each.repetition]
+    page, clean = (plain(render(run, [found(), *some])) for some in (records, first))
+    assert "≤ 40,000 (40,000 to 40,000)" in page
+    assert "≤ 819.000" in page
+    assert "≤: limited by the tester" in page
+    assert "40,000" in clean
+    assert not re.search(r"≤ (40,000|819)|≤: limited", clean)
+
+
 @pytest.mark.parametrize(
     ("limited_by", "upper_pps", "high"),
     [

@@ -57,7 +57,7 @@ OF_THE_MACHINE: dict[str, Scalar] = {
 NOT_ON_VETH: dict[str, Scalar] = {
     "coalesce_adaptive_rx": "on", "coalesce_adaptive_tx": "on", "coalesce_rx_frames": 1, "coalesce_rx_usecs": 1,
     "coalesce_tx_frames": 1, "coalesce_tx_usecs": 1, "flow_steering": 0, "irq_cpu": "forwarder", "ntuple": "on",
-    "offload_lro": "on", "private_flag": "x=on", "rss_queues": 1, "rx_ring": 64, "tx_ring": 64,
+    "offload_lro": "on", "pause": "off", "private_flag": "x=on", "rss_queues": 1, "rx_ring": 64, "tx_ring": 64,
 }  # fmt: skip
 
 

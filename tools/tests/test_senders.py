@@ -80,6 +80,9 @@ def test_counts_of_the_parts_add_up() -> None:
     assert unknown.longest_gap_ns is None
     blind = merge_parts(asked, [first, second.model_copy(update={"tx_drops": None, "last_lost": None})])
     assert (blind.tx_drops, blind.last_lost) == (None, 99)
+    # numbers go on over what its card dropped: the last of 200 of one part is as far as the last of all 301
+    dropped = merge_parts(asked, [first.model_copy(update={"tx_drops": 100, "last_lost": 199}), second])
+    assert dropped.last_lost == 300
 
 
 class Session:

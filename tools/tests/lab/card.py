@@ -2,7 +2,8 @@
 """A machine with a card that this machine has not got: files, and an ethtool that prints as the real one does.
 
 Layout of the outputs: `-c`, `-g`, `-k`, `-l` as recorded from virtio_net with ethtool 6.1 (data/ethtool), `-n` as
-reported for i40e (github.com/ntop/PF_RING/issues/259), `-x` and private flags as ethtool 6.1's sources print them.
+reported for i40e (github.com/ntop/PF_RING/issues/259), `-a`, `-x` and private flags as ethtool 6.1's sources print
+them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,7 @@ class Machine:
         self.stuck = False
         self.coalesce = {"rx-usecs": "50", "tx-usecs": "50", "rx-frames": "n/a", "tx-frames": "256"}
         self.adaptive = {"rx": "on", "tx": "n/a"}
+        self.pause = {"autoneg": "on", "rx": "on", "tx": "off"}
         self.ring = {"rx": "512", "tx": "512"}
         self.channels = "8"
         self.features = {
@@ -70,6 +72,10 @@ class Machine:
         if path not in self.files:
             raise XdplabError(f"B: {path}: No such file or directory")
         return self.files[path]
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return path in self.files
 
     def write(self, path: str, text: str) -> None:
         """Write a file that is there."""
@@ -113,6 +119,8 @@ class Machine:
             return self._set(flag, rest)
         shown = {
             "-i": "driver: i40e\nversion: 6.5.0\n",
+            "-a": "Pause parameters for p0:\nAutonegotiate:\t{autoneg}\nRX:\t\t{rx}\nTX:\t\t{tx}\n".format(**self.pause)
+            + "RX negotiated: {rx}\nTX negotiated: {tx}\n".format(**self.pause) * (self.pause["autoneg"] == "on"),
             "-c": self._coalesce(),
             "-g": "Ring parameters for p0:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\tn/a\nTX:\t\t4096\n"
             f"Current hardware settings:\nRX:\t\t{self.ring['rx']}\nRX Mini:\tn/a\nTX:\t\t{self.ring['tx']}\n",
@@ -135,6 +143,8 @@ class Machine:
         if flag == "-C":
             target = self.adaptive if rest[0].startswith("adaptive") else self.coalesce
             target[rest[0].removeprefix("adaptive-")] = rest[1]
+        elif flag == "-A":
+            self.pause |= dict(zip(rest[::2], rest[1::2], strict=True))
         elif flag == "-G":
             self.ring[rest[0]] = rest[1]
         elif flag == "-K":

@@ -44,6 +44,7 @@ def doubts_of(
         if figure(metric).at_load:
             hindrances += _of_load(side, figures, metric)
             remarks += _of_loss(side, figures, metric)
+    hindrances, remarks = [*dict.fromkeys(hindrances)], [*dict.fromkeys(remarks)]  # of the testbed both say the same
     if figure(metric).at_load:
         hindrances += _of_loads(sides)
     # what another run would not change comes first
@@ -75,7 +76,15 @@ def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     yield from _of_loss(side, usable_repetitions(side.by_repetition, metric), metric)
 
 
+def of_pause(ports: Sequence[str]) -> str:
+    """Of ports whose pause frames are on; "" without any."""
+    slows = "a full receiver slows the sender instead of losing frames"
+    return f"pause frames are on at {' and '.join(ports)}: {slows}" if ports else ""
+
+
 def _of_loss(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
+    if figure(metric).at_load and side.pausing:
+        yield of_pause(side.pausing)
     losses = [one.loss_ratio for one in figures]
     if figure(metric).at_load and losses and (loss := fmean(losses)) > TELLING_LOSS:
         late = ", counted as infinitely late" if figure(metric).percent else ""
@@ -109,6 +118,8 @@ def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
         yield f"{late}, and are counted as lost"
     for fault in side.faults:
         yield f"{side.forwarder} {fault}, which is its fault"
+    if figure(metric).by_loss and side.pausing:
+        yield of_pause(side.pausing)
     if figure(metric).at_load and silences(side):
         silent = f"{silences(side)} of {side.repetitions} repetitions"
         yield f"no time-stamped frame of {side.forwarder}'s arrived in {silent}"
@@ -167,4 +178,6 @@ def loss_above(point: PointSummary, limit: float | None) -> str:
     if 0 < limit < shown:
         many = f"{f'only {lost:,}' if lost else 'none'} of {point.sent:,} frames {'were' if lost > 1 else 'was'} lost"
         return f"{point.forwarder}: {many}, which shows a loss below {loss(shown)} and not {loss(limit)}: send more"
+    if point.pausing:
+        return f"{point.forwarder}: its loss is not shown to be within {loss(limit)}: {of_pause(point.pausing)}"
     return ""

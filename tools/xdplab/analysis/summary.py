@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xdplab.forwarders.base import mode_name
+from xdplab.hosts.kernel import pause_on
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.datapath import datapath_stats
 from xdplab.measure.distribution import Distribution, Sample, distribution, if_enough_samples, sample_of, timed
@@ -22,9 +23,10 @@ from xdplab.measure.method import Method
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.measure.usable import measured_of, usable_repetitions
-from xdplab.model import Point, RunRecord, TrialRecord
+from xdplab.model import Path, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.naming import unusual
+from xdplab.model.run import NOT_IN_FORCE
 from xdplab.stats.contamination import away
 
 PERCENTILES = (P50, P99, P999)
@@ -143,6 +145,7 @@ def _summary(
         beyond_window=sum(stream.beyond_window for stream in streams),
         out_of_order=sum(stream.out_of_order for stream in streams),
         tx_drops=sum(trial.result.tx_drops for trial in chosen if trial.result),
+        pausing=_pausing(run, point, trials),
         flows=flows.number,
         worst_flows=flows.worst,
         datapath=datapath_stats(chosen or _steps(trials)),
@@ -185,6 +188,29 @@ def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
         )
         if count
     )
+
+
+def _pausing(run: RunRecord, point: Point, trials: Iterable[TrialRecord]) -> tuple[str, ...]:
+    """Ports of its path whose pause frames are on, as `b0 (eth2)`.
+
+    As read when the run began, or undone until it ended; of the forwarder's by the point's own setting.
+    """
+    own: dict[str, Any] = next(
+        (trial.knobs["pause"] for trial in trials if isinstance(trial.knobs.get("pause"), dict)), {}
+    )
+    roles = ("a0", "b0") if point.path is Path.HAIRPIN else ("a0", "b0", "b1", "c0")
+    found = []
+    for role in roles:
+        facts = run.environment.ports.get(role, {})
+        name = str(facts.get("ifname", ""))
+        undone = run.environment.low_latency.get(role, {}).get("pause", "").startswith(NOT_IN_FORCE)
+        set_here = own.get(name) if role.startswith("b") else None
+        if isinstance(set_here, dict):
+            on = "on" in (set_here.get("rx"), set_here.get("tx"))
+        else:
+            on = undone or pause_on(str(facts.get("ethtool -a", "")))
+        found += [f"{role} ({name})"] if on else []
+    return tuple(found)
 
 
 def _hidden(run: RunRecord, point: Point) -> dict[str, Any]:

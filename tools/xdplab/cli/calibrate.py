@@ -10,9 +10,9 @@ from xdplab.analysis.words import interval_text
 from xdplab.cli.tables import columns
 from xdplab.measure.measured import Spread
 from xdplab.model import InputError, Model, StreamSpec, TestbedSpec, TrialResult, TrialSpec
-from xdplab.runner import interruptible, recover
+from xdplab.runner import interruptible, low_latency, recover
 from xdplab.stats.interval import Interval, ratio_interval
-from xdplab.testbed import open_testbed
+from xdplab.testbed import Testbed, open_testbed
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
 
@@ -85,19 +85,8 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress:
     with interruptible():
         try:
             testbed.up()
-            ports, host = testbed.direct_ports(), testbed.tester_host
-            if ports is None:
-                raise InputError("calibrate: the testbed has no direct link")
-            folder = testbed.folder_on(host)
-            host.make_folder(folder)
-            context = TesterContext(ports, testbed.layout, "xdp", folder, host)
-            for _ in range(repeats):
-                for sender, words in _SENDERS.items():
-                    progress(f"top rate, {words}")
-                    top[sender].append(_run(context, None, duration_s, sender).streams[0].rx_pps)
-                for rate in _RATES:
-                    progress(f"paced at {rate / 1e3:g} kpps")
-                    paced[rate].append(_run(context, rate, duration_s, "live"))
+            with low_latency(testbed):
+                _measure(testbed, repeats, duration_s, progress, top, paced)
         finally:
             testbed.down()
     ratio = ratio_interval(list(zip(top["live"], top["xsk"], strict=True)))
@@ -110,6 +99,29 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress:
         top_over_xsk=ratio,
         paced=tuple(_paced(rate, results) for rate, results in paced.items()),
     )
+
+
+def _measure(
+    testbed: Testbed,
+    repeats: int,
+    duration_s: float,
+    progress: Callable[[str], None],
+    top: dict[str, list[float]],
+    paced: dict[float, list[TrialResult]],
+) -> None:
+    ports, host = testbed.direct_ports(), testbed.tester_host
+    if ports is None:
+        raise InputError("calibrate: the testbed has no direct link")
+    folder = testbed.folder_on(host)
+    host.make_folder(folder)
+    context = TesterContext(ports, testbed.layout, "xdp", folder, host)
+    for _ in range(repeats):
+        for sender, words in _SENDERS.items():
+            progress(f"top rate, {words}")
+            top[sender].append(_run(context, None, duration_s, sender).streams[0].rx_pps)
+        for rate in _RATES:
+            progress(f"paced at {rate / 1e3:g} kpps")
+            paced[rate].append(_run(context, rate, duration_s, "live"))
 
 
 def _run(context: TesterContext, pps: float | None, duration_s: float, sender: str) -> TrialResult:

@@ -6,7 +6,8 @@ import re
 from xdplab.cli.check import Check, check
 from xdplab.hosts import Host
 from xdplab.hosts.cables import probe_cables
-from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, text_of, version_of
+from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, pause_on, text_of, version_of
+from xdplab.knobs.ethtool import shown
 from xdplab.model import InputError, PortSpec
 from xdplab.model.inventory import LINKS
 from xdplab.testbed import HostsTestbed, Port, port_settings
@@ -21,6 +22,7 @@ def port_checks(testbed: HostsTestbed, role: str, port: Port, given: PortSpec) -
     link = port_settings.read_link(host, ifname)
     found = [_as_stated(host, role, ifname, given, link), _free(host, ifname, link), _xdp(host, ifname, link)]
     found += [_queues(host, ifname, testbed.spec.queues), _numa(testbed, host, ifname, role)]
+    found += _pause(host, ifname, testbed.spec.low_latency) + _moderation(host, ifname, role, testbed.spec.low_latency)
     if role in ("b0", "b1"):
         found += _features(host, ifname)
     return found
@@ -85,6 +87,32 @@ def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
     found = f"{node}; CPU {cpu} that serves it is {'on it' if cpu in local else 'on another'}"
     fix = f"cpus: {list(local[:4])} for host {host.name} in the testbed file"
     return check(name, cpu in local, found, fix, required=False, host=host.name, otherwise="advice")
+
+
+def _pause(host: Host, ifname: str, by_run: bool) -> list[Check]:
+    """With them a loss is not the forwarder's; nothing is said of a driver that has none."""
+    text = shown(host, "-a", ifname)
+    if not text:
+        return []
+    on = pause_on(text)
+    found = "off" if not on else "on, off for the time of a run" if by_run else "on: slow the sender, hide losses"
+    fix = f"low_latency: true in the testbed file, or ethtool -A {ifname} autoneg off rx off tx off"
+    good = by_run or not on
+    return [check(f"{ifname} pause frames", good, found, fix, required=False, host=host.name, otherwise="advice")]
+
+
+def _moderation(host: Host, ifname: str, role: str, by_run: bool) -> list[Check]:
+    """How long a card of the tester's holds interrupts back, which is in each latency."""
+    text = "" if role.startswith("b") else shown(host, "-c", ifname)
+    usecs = re.findall(r"^([rt]x-usecs: *[1-9]\d*)$", text, re.MULTILINE)
+    adaptive = re.findall(r"^Adaptive.*\bon\b.*$", text, re.MULTILINE)
+    if not text:
+        return []
+    held = ", ".join([*usecs, *(line.lower() for line in adaptive)])
+    found = f"{held}, none for the time of a run" if held and by_run else held or "held back by no time"
+    fix = f"low_latency: true in the testbed file, or ethtool -C {ifname} adaptive-rx off rx-usecs 0 tx-usecs 0"
+    good = by_run or not held
+    return [check(f"{ifname} interrupts", good, found, fix, required=False, host=host.name, otherwise="advice")]
 
 
 def _features(host: Host, ifname: str) -> list[Check]:

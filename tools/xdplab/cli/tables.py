@@ -8,6 +8,7 @@ from typing import Any
 
 from xdplab.analysis.answers.ranking import conditions
 from xdplab.analysis.compare import ratios_of
+from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
 from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
@@ -45,6 +46,7 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
         if point.worst_flows:
             notes.append(f"{point.forwarder}, {point.frame_bytes} bytes: the worst of {point.flows} flows")
             notes += [f"  {flow.text()}" for flow in point.worst_flows]
+    notes += filter(None, dict.fromkeys(of_pause(point.pausing) for point in points))
     dead = overhead(trials)
     if dead:
         notes.append(dead_time(dead))

@@ -135,6 +135,15 @@ def driver(host: Host, ifname: str) -> str:
     return driver_facts(host, ifname).get("driver", "unknown")
 
 
+def pause_on(text: str) -> bool:
+    """Whether a port sends or obeys pause frames, by what `ethtool -a` prints of it.
+
+    Where the ends negotiate it, RX and TX are what was asked for (ice has them off and negotiates on).
+    """
+    negotiated = re.findall(r"^[RT]X negotiated:\s*(on|off)$", text, re.MULTILINE)
+    return "on" in (negotiated or re.findall(r"^[RT]X:\s*(on|off)$", text, re.MULTILINE))
+
+
 def is_veth(host: Host, ifname: str) -> bool:
     """Whether the interface is one end of a veth pair."""
     return driver(host, ifname) == "veth"

@@ -15,14 +15,17 @@ _FILE = "/proc/irq/{}/smp_affinity_list"
 
 
 class IrqCpu(EachKnob):
-    """`forwarder`: interrupts and forwarder on one CPU; `apart`: on another of the data path; or a CPU's number."""
+    """`forwarder`: interrupts and forwarder on one CPU; `apart`: on another of the data path; or the number of a CPU.
+
+    Several numbers as `2/3`: the interrupts of a port take turns.
+    """
 
     name: ClassVar[str] = "irq_cpu"
     after: ClassVar[tuple[str, ...]] = ("channels",)  # each queue brings an interrupt
 
     def check(self, value: Scalar) -> Scalar:
-        """One of the words, or a number."""
-        if value in ("forwarder", "apart") or (str(value).isdigit() and not isinstance(value, bool)):
+        """One of the words, or numbers."""
+        if value in ("forwarder", "apart") or (re.fullmatch(r"\d+(/\d+)*", str(value)) and not isinstance(value, bool)):
             return int(value) if str(value).isdigit() else value
         raise InputError(f"knob {self.name}: {value!r} is none of forwarder, apart, or a CPU's number")
 
@@ -32,23 +35,24 @@ class IrqCpu(EachKnob):
         if missing:
             inline = "; NAPI runs on the sender's CPU, and cpu_layout moves it" if missing == "veth" else ""
             return f"{self.name}: the {missing} driver has no interrupts of its own{inline}"
-        cpu = self._cpu(context, value)
-        if cpu is None:
+        cpus = self._cpus(context, value)
+        if not cpus:
             return f"{self.name}: no CPU apart from tester and forwarder"
-        if cpu not in context.cpus:
-            return f"{self.name}: CPU {cpu} is none of the testbed's {list(context.cpus)}"
+        for cpu in cpus:
+            if cpu not in context.cpus:
+                return f"{self.name}: CPU {cpu} is none of the testbed's {list(context.cpus)}"
         for port in context.ports:
-            if not self._interrupts(context.host, port.ifname):
+            if not interrupts(context.host, port.ifname):
                 return f"{self.name}: {port.ifname} ({driver(context.host, port.ifname)}) has no interrupt in use"
         return None
 
     def layout(self, context: KnobContext, value: Scalar) -> CpuLayout:
-        """NAPI runs where the interrupt does."""
-        return context.layout.model_copy(update={"dut_napi": self._cpu(context, value)})
+        """NAPI runs where the interrupt does: that of the first queue."""
+        return context.layout.model_copy(update={"dut_napi": next(iter(self._cpus(context, value)), None)})
 
     def names(self, context: KnobContext) -> list[str]:
         """All interrupts of the ports."""
-        return [irq for port in context.ports for irq in self._interrupts(context.host, port.ifname)]
+        return [irq for port in context.ports for irq in interrupts(context.host, port.ifname)]
 
     def present(self, host: Host, irq: str) -> str:
         """CPUs that may serve it."""
@@ -56,34 +60,50 @@ class IrqCpu(EachKnob):
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
         """Bind them."""
-        for irq in self.names(context):
-            context.host.write(_FILE.format(irq), str(self._cpu(context, value)))
+        for irq, cpu in self._wanted(context, value).items():
+            context.host.write(_FILE.format(irq), str(cpu))
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """Ask for the mask; a daemon such as irqbalance may have moved it already."""
-        for irq, cpus in self.read(context).items():
-            if cpu_list(cpus) != (self._cpu(context, value),):
+        for irq, cpu in self._wanted(context, value).items():
+            cpus = self.present(context.host, irq)
+            if cpu_list(cpus) != (cpu,):
                 raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {cpus}; is irqbalance running?")
 
     def restore_one(self, context: KnobContext, irq: str, cpus: Any) -> None:
-        """Put the masks back."""
+        """Put the masks back; an interrupt that the driver has given up since has none."""
+        if not context.host.exists(_FILE.format(irq)):
+            return
         context.host.write(_FILE.format(irq), cpus)
         present = self.present(context.host, irq)
         if cpu_list(present) != cpu_list(cpus):
             raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {present} and could not be put back to {cpus}")
 
-    @staticmethod
-    def _cpu(context: KnobContext, value: Scalar) -> int | None:
-        if value == "forwarder":
-            return context.layout.forwarder
-        if value == "apart":
-            taken = (*context.layout.tx_cpus, context.layout.forwarder)
-            return next((cpu for cpu in context.cpus if cpu not in taken), None)
-        return int(value)
+    def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, int]:
+        """Interrupt -> its CPU."""
+        cpus = self._cpus(context, value)
+        each = (interrupts(context.host, port.ifname) for port in context.ports)
+        return {irq: cpus[number % len(cpus)] for of_port in each for number, irq in enumerate(of_port)}
 
     @staticmethod
-    def _interrupts(host: Host, ifname: str) -> list[str]:
-        """Message-signalled interrupts of a card that somebody has asked for."""
-        listed = host.run(["ls", f"/sys/class/net/{ifname}/device/msi_irqs"], check=False).stdout.split()
-        used = set(re.findall(r"^\s*(\d+):", host.read("/proc/interrupts"), re.MULTILINE))
-        return [irq for irq in listed if irq in used]
+    def _cpus(context: KnobContext, value: Scalar) -> tuple[int, ...]:
+        if value == "forwarder":
+            return (context.layout.forwarder,)
+        if value == "apart":
+            taken = (*context.layout.tx_cpus, context.layout.forwarder)
+            return tuple(cpu for cpu in context.cpus if cpu not in taken)[:1]
+        return tuple(map(int, str(value).split("/")))
+
+
+def interrupts(host: Host, ifname: str) -> list[str]:
+    """Message-signalled interrupts of a card that somebody has asked for, in the order in which it got them."""
+    listed = host.run(["ls", f"/sys/class/net/{ifname}/device/msi_irqs"], check=False).stdout.split()
+    if not listed:
+        return []
+    used = set(re.findall(r"^\s*(\d+):", host.read("/proc/interrupts"), re.MULTILINE))
+    return sorted((irq for irq in listed if irq in used), key=int)
+
+
+def irq_cpus(host: Host, ifname: str) -> str:
+    """CPUs that may serve them, one after another, in the kernel's words: `2 3 2 3`; "" without any."""
+    return " ".join(host.read(_FILE.format(irq)).strip() for irq in interrupts(host, ifname))

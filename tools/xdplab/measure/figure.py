@@ -35,6 +35,8 @@ class Figure(Model):
     price: bool = False
     #: A latency of the frames that arrived at a stated load: doubted where frames are lost or were not sent.
     at_load: bool = False
+    #: A rate that lost frames decide: doubted where pause frames keep a full receiver from losing any.
+    by_loss: bool = False
     #: Of a percentile of a trial's latencies: which.
     percent: float | None = None
     #: What a reader wants who chooses by it: `lowest latency`; "": nobody chooses by it.

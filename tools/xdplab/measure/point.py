@@ -119,6 +119,8 @@ class PointSummary(Model):
     worst_flows: tuple[FlowSummary, ...] = ()
     #: Frames that the tester's own card dropped; they are not in what was sent.
     tx_drops: int = 0
+    #: Ports of its path whose pause frames are on, with their interfaces.
+    pausing: tuple[str, ...] = ()
     #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
     datapath: DatapathStats | None = None
     #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.

@@ -9,6 +9,9 @@ from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traffic import TrafficSpec
 
+#: Begins what `Environment.low_latency` says of a setting that a driver or a daemon has undone.
+NOT_IN_FORCE = "not in force: "
+
 
 class Environment(Model):
     """Everything about the machine that can change a number."""
@@ -31,8 +34,11 @@ class Environment(Model):
     #: All memory, as the kernel counts it (MemTotal).
     memory_kib: int
     #: Role of a port -> name, address and host, what ethtool says with -i, -g, -l, -c, -k and -x, and settings of its
-    #: NAPI.
+    #: NAPI; of cards also with -a, and the CPUs of its interrupts.
     ports: dict[str, dict[str, Any]]
+    #: What the run set on cards for its length (`low_latency` of the testbed file): role of a port -> knob -> its
+    #: value, or why it was not set, or was not in force at the end; what a driver has not got is not here.
+    low_latency: dict[str, dict[str, Shown]] = {}
     #: Settings of the kernel that matter to polling -> value, or `absent`; empty where all ports are simulated.
     sysctls: dict[str, str]
     #: Program or Python package -> version.

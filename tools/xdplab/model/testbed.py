@@ -73,6 +73,9 @@ class TestbedSpec(Model):
     #: How a TRex is started whose cards are ports of the file; without it, `tester: trex:server=ADDRESS` names one that
     #: runs.
     trex: TrexSpec | None = None
+    #: False: cards are left as they are. True: for the time of a run, interrupts of the tester's are not held back and
+    #: go to its own CPUs, and pause frames of all ports are off, where the drivers have it.
+    low_latency: bool = True
     #: False: never take a one-way latency here. True: only where A and C are found to share one kernel and its clock.
     one_way: bool = True
 

@@ -140,6 +140,16 @@ class StreamResult(Model):
     #: On request (`xdpgen:flow_figures=true`).
     flow_figures: FlowFigures | None = None
 
+    @property
+    def numbered(self) -> int:
+        """Frames that have a sequence number: those that left, and those that the tester's own card then dropped."""
+        return self.sent + (self.tx_drops or 0)
+
+    @property
+    def unnumbered(self) -> int:
+        """Frames of the schedule without a sequence number: skipped, or refused by the kernel."""
+        return max(0, self.intended - self.numbered)
+
     @model_validator(mode="after")
     def _every_frame_is_somewhere(self) -> "StreamResult":
         if self.lost != self.sent - self.received:
@@ -248,10 +258,18 @@ class TrialResult(Model):
         return all(stream.longest_gap_ns is not None or not stream.lost for stream in self.steady)
 
     @property
+    def came_back(self) -> bool | None:
+        """Whether the last frame of each stream that left arrived; None: those missing may all be the card's drops."""
+        missing = [stream for stream in self.steady if stream.trailing_lost or not stream.received]
+        if all(0 < stream.trailing_lost <= (stream.tx_drops or 0) and stream.received for stream in missing):
+            return None if any(stream.lost for stream in missing) else True
+        return False
+
+    @property
     def gap_ns(self) -> int | None:
         """Longest time between the departures of two frames of a stream that arrived; None: the last did not."""
-        back = all(stream.received and not stream.trailing_lost for stream in self.steady)
-        return max((stream.longest_gap_ns or 0 for stream in self.steady), default=0) if back else None
+        gaps = (stream.longest_gap_ns or 0 for stream in self.steady)
+        return max(gaps, default=0) if self.came_back else None
 
     def unmarked_bounds_us(self, percent: float) -> tuple[float, float] | None:
         """Bounds of a quantile over the slices that no clock marks, to the three digits of the histograms.

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from xdplab.analysis import agreements
+from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs.overhead import overhead
@@ -63,7 +64,8 @@ def render(of: Run) -> str:
             sections=[page.table(), page.pictures()] if own is None else own,
             tables=[] if sweeps else side_tables(summaries),
             sizes={} if sweeps else _sizes(page),
-            remarks=of.method.remarks(run),
+            remarks=[*_pauses(summaries), *of.method.remarks(run)],
+            low_latency=_low_latency(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),
             reproductions=_reproductions(run, summaries),
@@ -106,6 +108,23 @@ def _sizes(page: Page) -> dict[str, Markup]:
     """Title -> chart."""
     found = size_charts(page.run, page.summaries, page.method.figures)
     return {chart.title: Page.chart(chart) for chart in found}
+
+
+def _pauses(summaries: Sequence[PointSummary]) -> list[str]:
+    """What pause frames make of losses, each once."""
+    found = filter(None, dict.fromkeys(of_pause(each.pausing) for each in summaries))
+    return [
+        f"{text[0].upper()}{text[1:]}; each loss, and each rate that losses decide, is doubted for that."
+        for text in found
+    ]
+
+
+def _low_latency(run: RunRecord) -> list[str]:
+    """What the run had set on cards, of ports with the same in one line."""
+    found: dict[str, list[str]] = {}
+    for role, settings in sorted(run.environment.low_latency.items()):
+        found.setdefault(", ".join(f"{knob} {value}" for knob, value in settings.items()), []).append(role)
+    return [f"{', '.join(roles)}: {text}" for text, roles in found.items() if text]
 
 
 def _direct_plot(run: RunRecord) -> Markup | None:

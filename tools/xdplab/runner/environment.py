@@ -11,6 +11,8 @@ from xdplab import __version__
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import cpu_model, field_of, text_of
 from xdplab.hosts.waiting import run_parallel
+from xdplab.knobs.ethtool import shown
+from xdplab.knobs.interrupts import irq_cpus
 from xdplab.model import Environment, XdplabError
 from xdplab.runner.plan import Plan
 from xdplab.testbed import Port, Testbed
@@ -23,8 +25,13 @@ _PACKAGES = ("xdplab", "robotframework", "numpy", "scipy", "hdrhistogram", "pyda
 _CPU = "/sys/devices/system/cpu"
 
 
-def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan) -> Environment:
-    """Read it; what this machine has not got is recorded as absent, never guessed. `testers`: their versions."""
+def capture_environment(
+    testbed: Testbed, testers: Mapping[str, str], plan: Plan, low_latency: Mapping[str, Mapping[str, str]]
+) -> Environment:
+    """Read it; what this machine has not got is recorded as absent, never guessed.
+
+    `testers`: their versions; `low_latency`: what the run has set on cards.
+    """
     host, machine = testbed.dut, testbed.system
     asked = {role: partial(_port, port) for role, port in testbed.ports.items() if port.in_kernel}
     ports = dict(zip(asked, run_parallel(*asked.values()), strict=True)) if asked else {}
@@ -42,6 +49,7 @@ def capture_environment(testbed: Testbed, testers: Mapping[str, str], plan: Plan
         mitigations={name: text_of(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},
         memory_kib=int(field_of(text_of(machine, "/proc/meminfo"), "MemTotal").split()[0]),
         ports=ports,
+        low_latency={role: dict(settings) for role, settings in low_latency.items()},
         sysctls=_sysctls(machine) if asked else {},  # of simulated ports they can change nothing
         versions=versions,
         git_revision=_revision(LocalHost()),
@@ -91,12 +99,19 @@ def _topology(host: Host) -> dict[str, Any]:
 
 
 def _port(port: Port) -> dict[str, Any]:
-    """Driver, offloads, rings, channels, coalescing, RSS and NAPI files of a port, in ethtool's own words."""
+    """Driver, offloads, rings, channels, coalescing, RSS and NAPI files of a port, in ethtool's own words.
+
+    Where it has them also pause frames, and the CPUs of its interrupts.
+    """
     host = port.host
     facts: dict[str, Any] = {"ifname": port.ifname, "mac": port.mac, "host": host.name}
     for flag in ("-i", "-g", "-l", "-c", "-k", "-x"):
         done = host.run(["ethtool", flag, port.ifname], check=False)
         facts[f"ethtool {flag}"] = done.stdout.strip() if done.returncode == 0 else done.complaint
+    if pause := shown(host, "-a", port.ifname).strip():
+        facts["ethtool -a"] = pause
+    if interrupt_cpus := irq_cpus(host, port.ifname):
+        facts["irq_cpus"] = interrupt_cpus
     folder = f"/sys/class/net/{port.ifname}"
     output = host.run(["grep", "-sH", "", *(f"{folder}/{file}" for file in _NAPI_FILES)], check=False).stdout
     found = dict(line.removeprefix(f"{folder}/").partition(":")[::2] for line in output.splitlines())

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """After a run that was killed: what it left is removed, and its settings are put back from the state file."""
 
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from typing import Any
 
+from xdplab.hosts import Host
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, TestbedSpec, XdplabError
 from xdplab.runner.settings import collected
-from xdplab.testbed import Testbed, open_testbed
+from xdplab.testbed import Port, Testbed, open_testbed
 from xdplab.testbed.state import SystemLock
 
 
@@ -33,35 +36,79 @@ def recover_testbed(testbed: Testbed) -> list[str]:
 
 
 def _put_back(testbed: Testbed) -> list[str]:
-    """Settings of the state file, even if one of them fails, which then stays there."""
-    state = testbed.lock.state()
-    left = dict(state.get("settings", {}))
-    if not left:
-        return []
-    if testbed.lock.rebooted(testbed.system):
-        testbed.lock.remember(settings={})
-        return [f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it"]
-    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
-    context = KnobContext(testbed.system, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
+    """Settings of the state file, even if one of them fails, which then stays there: a point's, then the run's own."""
     done: list[str] = []
     reasons: list[str] = []
-    knobs: dict[str, Knob] = {}
-    for name in left:
-        with collected(reasons, name):
-            knobs[name] = make_knob(name)
-    with ExitStack() as stack:
-        if any(knob.scope == "system" for knob in knobs.values()):
-            machine = SystemLock(testbed.system)
-            machine.acquire()
-            stack.callback(machine.release)
-        for name, knob in reversed(knobs.items()):  # in the reverse order of how they were set
-            with collected(reasons, name):
-                knob.restore(context, left[name])
-                done.append(f"{name} back to {left.pop(name)}")
-                testbed.lock.remember(settings=left)
+    _of_point(testbed, done, reasons)
+    _of_run(testbed, done, reasons)
     if reasons:
         raise XdplabError(
             f"{testbed.lock.path}: could not be put back: {'; '.join(reasons)}; `xdplab restore` tries again, or put "
             f"back by hand what this file names, and remove it"
         )
     return done
+
+
+def _of_point(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
+    """What a repetition had set, on the forwarder's host."""
+    state = testbed.lock.state()
+    left = dict(state.get("settings", {}))
+    if not left:
+        return
+    if testbed.lock.rebooted(testbed.system):
+        testbed.lock.remember(settings={})
+        done.append(f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it")
+        return
+    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
+    knobs = _known(left, reasons)
+
+    def put_back(name: str) -> None:
+        done.append(f"{name} back to {left.pop(name)}")
+        testbed.lock.remember(settings=left)
+
+    with ExitStack() as stack:
+        if any(knob.scope == "system" for knob in knobs.values()):
+            machine = SystemLock(testbed.system)
+            machine.acquire()
+            stack.callback(machine.release)
+        _restore(knobs, left, _context(testbed.system, ports), reasons, put_back)
+
+
+def _of_run(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
+    """What it had set on cards for its whole length, port by port."""
+    own = {role: dict(saved) for role, saved in testbed.lock.state().get("own_settings", {}).items()}
+    for role, left in own.items():
+        port = testbed.ports[role]
+
+        def put_back(name: str, left: dict[str, Any] = left, host: Host = port.host) -> None:
+            done.append(f"{host.name}: {name} back to {left.pop(name)}")
+            testbed.lock.remember(own_settings={each: saved for each, saved in own.items() if saved})
+
+        _restore(_known(left, reasons), left, _context(port.host, (port,)), reasons, put_back)
+
+
+def _context(host: Host, ports: tuple[Port, ...]) -> KnobContext:
+    return KnobContext(host, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
+
+
+def _known(names: Iterable[str], reasons: list[str]) -> dict[str, Knob]:
+    """Their knobs; one whose plug-in is not there any more is a reason."""
+    knobs: dict[str, Knob] = {}
+    for name in names:
+        with collected(reasons, name):
+            knobs[name] = make_knob(name)
+    return knobs
+
+
+def _restore(
+    knobs: dict[str, Knob],
+    saved: dict[str, Any],
+    context: KnobContext,
+    reasons: list[str],
+    put_back: Callable[[str], None],
+) -> None:
+    """In the reverse order of how they were set; `put_back` is called of each that is as before."""
+    for name, knob in reversed(knobs.items()):
+        with collected(reasons, name):
+            knob.restore(context, saved[name])
+            put_back(name)

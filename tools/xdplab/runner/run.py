@@ -12,7 +12,7 @@ down testers, testbed and locks, each even if another fails; `close` writes the 
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,6 +41,7 @@ from xdplab.results import RunFolder
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
+from xdplab.runner.low_latency import LowLatency
 from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
 from xdplab.runner.refusals import refusals
 from xdplab.runner.repeats import Repeats
@@ -99,6 +100,7 @@ class StudyRun:
         self._job = job
         self._study, self._plan, self._testbed, self._listener = job.study, job.plan, job.testbed, job.listener
         self._testers = TesterPool(job.study, tuple(job.testers), job.testbed)
+        self._low_latency = LowLatency(job.testbed)
         self._done = completed(job.earlier_trials)
         self._measuring_s = (job.earlier.measuring_s or 0.0) if job.earlier else 0.0
         self._unsupported: dict[str, str] = {}
@@ -125,6 +127,7 @@ class StudyRun:
             try:
                 with self._put_back_afterwards(ended):
                     self._testbed.up()
+                    self._once_more("what a run sets on cards", self._low_latency.apply)
                     record = self._open()
                     self._carry_out(record)
             except Interrupted as exc:
@@ -145,7 +148,8 @@ class StudyRun:
         finally:
             with deferred():  # raises what it held back, once everything has been put back
                 releases = (lock.release for lock in self._locks)
-                for put_back in (self._testbed.reconnect, self._testers.close, self._testbed.down, *releases):
+                own = self._low_latency.restore
+                for put_back in (self._testbed.reconnect, self._testers.close, own, self._testbed.down, *releases):
                     try:
                         put_back()
                     except XdplabError as exc:
@@ -153,8 +157,10 @@ class StudyRun:
 
     def _close(self, record: RunRecord, ended: _Ended, wall_s: float) -> RunOutcome:
         """The head of the run as it stays."""
-        for note in self._testbed.notes():
+        for note in (*self._testbed.notes(), *self._low_latency.notes()):
             self._listener.note(note)
+        if any(self._low_latency.undone.values()):
+            record = _with_undone(record, self._low_latency.undone)
         reason = ended.interrupted or ended.error
         if self._rounds is not None:
             record = record.model_copy(update={"study": record.study.model_copy(update={"repetitions": self._rounds})})
@@ -247,7 +253,7 @@ class StudyRun:
                     f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
                 )
         versions = self._testers.versions()
-        environment = capture_environment(self._testbed, versions, self._plan)
+        environment = capture_environment(self._testbed, versions, self._plan, self._low_latency.found)
         reasons = refusals(self._plan, self._testbed, self._testers)
         self._testbed.check_connections()  # of a host that is gone much looks as if it were not there
         self._leave_out(reasons)
@@ -370,6 +376,13 @@ class StudyRun:
             self._measuring_s += trial.result.elapsed_s
         if trial.result is not None or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)
+
+
+def _with_undone(record: RunRecord, undone: Mapping[str, Mapping[str, str]]) -> RunRecord:
+    """What was set on cards and not in force at the end."""
+    environment = record.environment
+    merged = {role: {**settings, **undone.get(role, {})} for role, settings in environment.low_latency.items()}
+    return record.model_copy(update={"environment": environment.model_copy(update={"low_latency": merged})})
 
 
 def _has_system_setting(plan: Plan, points: Iterable[Point]) -> bool:

@@ -14,7 +14,7 @@ from xdplab.testbed import TestbedLock
 #: of the queues that are there. Offloads and MTU are put back with the card itself (`testbed/cards.py`).
 OF_DRIVER = ("private_flag", "channels", "rss_queues", "rx_ring", "tx_ring", "coalesce_adaptive_rx",
               "coalesce_adaptive_tx", "coalesce_rx_usecs", "coalesce_tx_usecs", "coalesce_rx_frames",
-              "coalesce_tx_frames", "threaded_napi", "napi_defer_hard_irqs", "gro_flush_timeout")  # fmt: skip
+              "coalesce_tx_frames", "pause", "threaded_napi", "napi_defer_hard_irqs", "gro_flush_timeout")  # fmt: skip
 
 
 class Settings:
@@ -125,8 +125,12 @@ class Settings:
         self._saved = left[::-1]
         self._remember()
         if reasons:
-            again = "; `xdplab restore` tries again" if self._lock.state().get("settings") else ""
+            again = "; `xdplab restore` tries again" if self._remembered() else ""
             raise XdplabError(f"could not be put back: {'; '.join(reasons)}{again}")
+
+    def _remembered(self) -> Any:
+        """What of it is in the state file."""
+        return self._lock.state().get("settings")
 
     def _remember(self) -> None:
         there_after = any(port.lasting for port in self._before.ports)

@@ -118,6 +118,9 @@ class Testbed(Protocol):
     def cpus(self) -> tuple[int, ...]:
         """CPUs of the forwarder's machine that the data path may use."""
 
+    def cpus_of(self, host: Host) -> tuple[int, ...]:
+        """CPUs of the machine of one of the hosts that the data path may use."""
+
     @property
     def one_machine(self) -> bool:
         """True when tester and forwarder share their CPUs."""
@@ -204,6 +207,10 @@ class OneMachine(ABC):
     def system(self) -> Host:
         """This machine."""
         return self._machine
+
+    def cpus_of(self, host: Host) -> tuple[int, ...]:
+        """The same of all of them."""
+        return usable_cpus(self.spec)
 
     def look(self) -> None:
         """As `up`: there are no ports to ask before they are built, and they go with `down`."""

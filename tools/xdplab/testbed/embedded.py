@@ -98,7 +98,7 @@ class EmbeddedTestbed(OneMachine):
                 host.close()
             _remove(self.lock)
             shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
-            if not self.lock.state().get("settings"):
+            if not self.lock.changed:
                 self.lock.forget()
             self._held.release()
             self.lock.release()

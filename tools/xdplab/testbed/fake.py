@@ -36,6 +36,6 @@ class FakeTestbed(OneMachine):
         """Give the lock back."""
         if self.lock.held:
             shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
-            if not self.lock.state().get("settings"):
+            if not self.lock.changed:
                 self.lock.forget()
             self.lock.release()

@@ -71,6 +71,11 @@ class HostsTestbed:
         """CPUs of B, in the order of the file."""
         return self._cpus(self.dut, 1 if not self.one_machine else 2)
 
+    def cpus_of(self, host: Host) -> tuple[int, ...]:
+        """In the order of the file."""
+        assert isinstance(host, SshHost)
+        return self._cpus(host, 1)
+
     @property
     def layout(self) -> CpuLayout:
         """Tester and forwarder on the first CPUs of the file; without one, next to each machine's first CPU.
@@ -240,8 +245,10 @@ class HostsTestbed:
         again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
         if self.dut in again:
             state.update(links=[], cards={}, settings={}, settings_ports=[])
+        own = state.get("own_settings", {})
         left = {role: saved for role, saved in ports.items() if self._host_of[role] not in again}
-        self.lock.remember(**{**state, "ports": left})
+        own = {role: saved for role, saved in own.items() if self._host_of[role] not in again}
+        self.lock.remember(**{**state, "ports": left, "own_settings": own})
         return [f"{host.name}: rebooted since, which reset what a run had changed" for host in again]
 
     def notes(self) -> list[str]:

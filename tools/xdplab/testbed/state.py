@@ -30,6 +30,7 @@ class _State(BaseModel):
     cards: dict[PortRole, dict[str, Any]] = {}
     settings: dict[str, Any] = {}
     settings_ports: list[PortRole] = []
+    own_settings: dict[PortRole, dict[str, Any]] = {}
 
 
 def volatile_dir() -> Path:
@@ -153,7 +154,7 @@ class TestbedLock:
     def changed(self) -> bool:
         """Whether the state file names something that is to be put back or removed."""
         state = self.state()
-        return any(state.get(key) for key in ("netns", "ports", "cards", "links", "settings"))
+        return any(state.get(key) for key in ("netns", "ports", "cards", "links", "settings", "own_settings"))
 
     def acquire_unchanged(self) -> None:
         """Take the lock for building: what a killed run left would be forgotten, or taken for the state before.

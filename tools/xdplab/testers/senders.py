@@ -66,7 +66,7 @@ def merge_parts(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResul
     sums = {name: sum(getattr(part, name) for part in parts) for name in names}
     known = {name: [getattr(part, name) for part in parts] for name in ("tx_drops", "on_schedule", "damaged")}
     gaps = [part.longest_gap_ns for part in parts]
-    lost = [(part.last_lost + 1) / part.sent for part in parts if part.last_lost is not None and part.sent]
+    lost = [(part.last_lost + 1) / part.numbered for part in parts if part.last_lost is not None and part.numbered]
     return parts[0].model_copy(
         update={
             **sums,
@@ -74,7 +74,7 @@ def merge_parts(asked: StreamSpec, parts: Sequence[StreamResult]) -> StreamResul
             "offered_pps": asked.pps,
             "lateness": merged([part.lateness for part in parts if part.lateness]),
             # as far into the whole as into its part
-            "last_lost": round(max(lost) * sums["sent"]) - 1 if lost else None,
+            "last_lost": round(max(lost) * sum(part.numbered for part in parts)) - 1 if lost else None,
             "longest_gap_ns": None if None in gaps else max(filter(None, gaps), default=0),
             "flow_figures": _flows(asked, [part.flow_figures for part in parts if part.flow_figures]),
         }

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column, kpps
 from xdplab.measure.figure import CPU, P50, P99, Figure, LimitedBy, TrialFigures
 from xdplab.measure.measured import RepetitionFigures
@@ -188,9 +189,10 @@ class Rfc2544(Method[Rfc2544Spec]):
         reasons = {point.unsupported_clauses[title] for point in points if title in point.unsupported_clauses}
         found = {point.point_id: Rfc2544Figures.of(point).clause_text(title) for point in points}
         having = [point for point in points if found[point.point_id]]
+        doubts = filter(None, dict.fromkeys(of_pause(point.pausing) for point in having))
         lacking = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
         return Part(
-            [f"{point.forwarder}, {point.frame_bytes} bytes: {found[point.point_id]}" for point in having],
+            [*(f"{each.forwarder}, {each.frame_bytes} bytes: {found[each.point_id]}" for each in having), *doubts],
             "; ".join(sorted(reasons)) or ("" if having else "not asked for, or no point came to it"),
             f"not measured for {', '.join(lacking)}" if lacking else "",
         )

@@ -6,9 +6,10 @@ latency at the throughput and has no rate above it; they can be compared in pair
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from xdplab.measure.method import Session, Trials
 from xdplab.measure.streams import burst_streams, load_streams, probe_streams
@@ -24,7 +25,7 @@ from xdplab.methods.rfc2544.records import (
     ResetRecord,
 )
 from xdplab.methods.rfc2544.spec import Rfc2544Spec, scale_of, top_load, trial_of
-from xdplab.model import TrafficSpec, TrialSpec
+from xdplab.model import StreamResult, TrafficSpec, TrialSpec
 from xdplab.model.trial import LOAD_TOLERANCE
 
 #: RFC 2544 §26.2: latency unloaded and at shares of the throughput.
@@ -191,6 +192,42 @@ def _longest_burst(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec, lon
             length = max(_SHORTEST_FRAMES, bad // 4)
 
 
+class Took(NamedTuple):
+    """A time that frames which did not arrive tell of a forwarder: it is between `low_us` and `high_us`.
+
+    A frame that the tester did not send (late, refused, dropped by its own card) did not arrive either. So the gap
+    around it is longer, and the last frame that is missing may be its own: what is seen is the most that it can be.
+    """
+
+    low_us: float
+    high_us: float
+
+    def limited_by(self, resolution_us: float) -> Literal["forwarder", "tester"]:
+        """`tester`: its own part may be more than what can be seen at all, and than a load's tolerance of the time."""
+        own_us = self.high_us - self.low_us
+        return "tester" if own_us > max(resolution_us, LOAD_TOLERANCE * self.high_us) else "forwarder"
+
+
+def _longest(found: Sequence[Took]) -> Took:
+    """Of several streams."""
+    return Took(max((each.low_us for each in found), default=0.0), max((each.high_us for each in found), default=0.0))
+
+
+def _recovered(stream: StreamResult, duration_s: float, senders: int) -> Took:
+    """How long after its first one the last frame left that the forwarder lost of a stream of `duration_s`.
+
+    A frame's sequence number tells when it left, at the rate at which its stream was sent, give or take what the
+    sender left out. The drops of its card have numbers: as many of those missing are not the forwarder's.
+    """
+    if stream.last_lost is None or not stream.lost:
+        return Took(0.0, 0.0)
+    frame_us = duration_s * 1e6 / stream.numbered
+    left_out_us = stream.unnumbered * senders * frame_us
+    seen_us = (stream.last_lost + 1) * frame_us
+    least_us = stream.lost * frame_us if stream.tx_drops else seen_us
+    return Took(max(0.0, least_us - left_out_us), seen_us + left_out_us)
+
+
 _OVERLOAD, _RELIEF = 1.1, 0.5
 #: Load of a reset: frames 2 to 10 us apart, and well below the throughput.
 _RESET_PPS = 200_000.0
@@ -206,18 +243,19 @@ def recovery(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps:
     trial = trial_of(spec, (*overload, *relieved), 2 * duration)
     result = session.trial(trial, purpose="search", clause=RecoveryRecord.clause)
     head, tail = result.streams[: len(overload)], result.streams[len(overload) :]
-    # the departure of the last frame lost after the change, at the rate at which its stream was sent
-    times = [(stream.last_lost + 1) * duration / stream.sent for stream in tail if stream.last_lost is not None]
+    took = _longest([_recovered(stream, duration, result.senders) for stream in tail])
     lost = sum(stream.lost for stream in head)
     sent_pps = sum(stream.achieved_pps for stream in head) / len(traffic.directions)
+    resolution_us = result.senders * 1e6 / relief  # a gap is of one sender's frames
     record = RecoveryRecord(
         overload_pps=sent_pps,
         relief_pps=relief,
         overload_s=duration,
         lost_in_overload=lost,
         lost_after=sum(stream.lost for stream in tail),
-        recovery_us=max(times, default=0.0) * 1e6 if lost else None,
-        resolution_us=result.senders * 1e6 / relief,  # a gap is of one sender's frames
+        recovery_us=min(took.high_us, duration * 1e6) if lost else None,
+        resolution_us=resolution_us,
+        limited_by=took.limited_by(resolution_us) if lost else "forwarder",
         overloaded=lost > 0,
         reason="" if lost else f"was not overloaded: no frame was lost at {sent_pps:.0f} pps",
     )
@@ -239,26 +277,36 @@ def reset(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, ndr_pps: fl
         if gap_ns is not None:  # it came back before the trial ended
             break
     own_ns = result.restart_own_ns or 0
-    back = gap_ns is not None
+    back = result.came_back
     if not result.gaps_known:
         gap_ns = None
+    # a sender that stood still had no frames that could have come through
+    resolution_us = max(result.senders * 1e6 / load, result.longest_gap_ns / 1e3)
+    took = None
+    if gap_ns is not None and gap_ns >= own_ns:
+        reset_us = (gap_ns - own_ns) / 1e3
+        shares = [1 - stream.sent / stream.intended for stream in result.steady if stream.intended]
+        left_out_us = max(shares, default=0.0) * result.senders * duration * 1e6
+        took = Took(max(0.0, reset_us - left_out_us), reset_us)
     record = ResetRecord(
         load_pps=result.achieved_pps / len(traffic.directions),
         gap_us=gap_ns / 1e3 if gap_ns is not None else None,
         own_us=own_ns / 1e3,
-        reset_us=(gap_ns - own_ns) / 1e3 if gap_ns is not None and gap_ns >= own_ns else None,
+        reset_us=took.high_us if took else None,
         reason=_no_reset(back, gap_ns, own_ns),
         lost=result.lost,
-        # a frame that the sender could not send was not lost, and looks like one in its gaps
-        resolution_us=max(result.senders * 1e6 / load, result.longest_gap_ns / 1e3),
-        came_back=back,
+        resolution_us=resolution_us,
+        limited_by=took.limited_by(resolution_us) if took else "forwarder",
+        came_back=bool(back),
         trial_s=duration,
     )
     session.record_figures(record.clause, record)
 
 
-def _no_reset(back: bool, gap_ns: int | None, own_ns: int) -> str:
+def _no_reset(back: bool | None, gap_ns: int | None, own_ns: int) -> str:
     """Why there is no time of reset; "" where there is."""
+    if back is None:
+        return "the tester's own card dropped frames at the end of the trial, so whether it came back is not known"
     if not back:
         return "did not come back before the trial ended"
     if gap_ns is None:

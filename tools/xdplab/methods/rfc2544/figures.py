@@ -39,10 +39,12 @@ def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:
     return f"{significant(figure.median / per)} {unit}" if figure else ""
 
 
-def _time(figure: Spread | None, resolution: Spread | None) -> str:
-    """In ms, as the resolution where it is shorter than that."""
+def _time(figure: Spread | None, resolution: Spread | None, limited_by: Sequence[str]) -> str:
+    """In ms, as the resolution where it is shorter than that; at the most so much where the tester limits it."""
     if figure and resolution and figure.median < resolution.median:
         return f"less than {_said(resolution, 'ms', 1e3)}"
+    if "tester" in limited_by:
+        return f"at most {_said(figure, 'ms', 1e3)} (limited by tester)"
     return _said(figure, "ms", 1e3)
 
 
@@ -258,6 +260,8 @@ class RecoveryFound(Model):
     lost_in_overload: Spread | None
     #: Time between two frames after it.
     resolution_us: Spread | None
+    #: Who set the time, of all repetitions; with `tester` among them it is that at the most.
+    limited_by: tuple[str, ...]
     #: Whether frames were lost before the change, in all repetitions.
     overloaded: bool
     #: Why there is no time, of the repetitions that have none.
@@ -266,7 +270,7 @@ class RecoveryFound(Model):
     def text(self) -> str:
         """`after 910 ms of 576 kpps, which followed 1,130 kpps`."""
         loads = f"of {_said(self.relief_pps, 'kpps', 1e3)}, which followed {_said(self.overload_pps, 'kpps', 1e3)}"
-        after = f"after {_time(self.recovery_us, self.resolution_us)} {loads}"
+        after = f"after {_time(self.recovery_us, self.resolution_us, self.limited_by)} {loads}"
         return _joined(after if self.recovery_us else "", *self.reasons)
 
 
@@ -285,6 +289,8 @@ class ResetFound(Model):
     load_pps: Spread | None
     #: Time between two frames, or the sender's own longest gap.
     resolution_us: Spread | None
+    #: Who set the time, of all repetitions; with `tester` among them it is that at the most.
+    limited_by: tuple[str, ...]
     #: Whether frames came through again, in all repetitions.
     came_back: bool
     #: Why there is no time, of the repetitions that have none.
@@ -292,7 +298,7 @@ class ResetFound(Model):
 
     def text(self) -> str:
         """`819 ms at 188 kpps`."""
-        took = f"{_time(self.reset_us, self.resolution_us)} at {_said(self.load_pps, 'kpps', 1e3)}"
+        took = f"{_time(self.reset_us, self.resolution_us, self.limited_by)} at {_said(self.load_pps, 'kpps', 1e3)}"
         return _joined(took if self.reset_us else "", *self.reasons)
 
 
@@ -386,6 +392,7 @@ _RATE: dict[str, Any] = {
     "said_unit": "Mpps",
     "said_per": 1e6,
     "verb": "forwards",
+    "by_loss": True,
 }
 #: Throughput without loss (§26.1); 0: it lost frames at the lowest load.
 NDR = Figure(key="ndr_pps", name="throughput without loss", main=True, goal="most frames per second", **_RATE)
@@ -633,6 +640,10 @@ def _reasons(found: Sequence[BurstsRecord | RecoveryRecord | ResetRecord]) -> tu
     return tuple(sorted({record.reason for record in found if record.reason}))
 
 
+def _limits(found: Sequence[BurstsRecord | RecoveryRecord | ResetRecord]) -> tuple[str, ...]:
+    return tuple(sorted({record.limited_by for record in found}))
+
+
 def _bimodal_kpps(found: Sequence[OverloadRecord]) -> str:
     split = bimodal([record.forwarding_rate_pps for record in found])
     return split.text(1000) if split else ""
@@ -649,12 +660,15 @@ _CLAUSES: dict[str, tuple[str, Callable[[Sequence[TrialRecord]], Any]]] = {
             BurstsRecord,
             BackToBackFound,
             frames=lambda found: tuple(length for record in found for length in record.frames),
-            limited_by=lambda found: tuple(sorted({record.limited_by for record in found})),
+            limited_by=_limits,
             reasons=_reasons,
         ),
     ),
-    RecoveryRecord.clause: ("recovery", _over_repetitions(RecoveryRecord, RecoveryFound, reasons=_reasons)),
-    ResetRecord.clause: ("reset", _over_repetitions(ResetRecord, ResetFound, reasons=_reasons)),
+    RecoveryRecord.clause: (
+        "recovery",
+        _over_repetitions(RecoveryRecord, RecoveryFound, limited_by=_limits, reasons=_reasons),
+    ),
+    ResetRecord.clause: ("reset", _over_repetitions(ResetRecord, ResetFound, limited_by=_limits, reasons=_reasons)),
     OverloadRecord.clause: (
         "forwarding_rate",
         _over_repetitions(OverloadRecord, ForwardingRateFound, bimodal_kpps=_bimodal_kpps),

@@ -239,6 +239,8 @@ class RecoveryRecord(ClauseRecord):
     recovery_us: float | None
     #: Shorter times cannot be seen.
     resolution_us: float
+    #: `tester`: frames that it did not send, or that its card dropped, look like lost ones: it was that at the most.
+    limited_by: Literal["forwarder", "tester"] = "forwarder"
     #: Frames were lost in the overload.
     overloaded: bool
     #: Why there is no time; empty where there is one.
@@ -264,6 +266,8 @@ class ResetRecord(ClauseRecord):
     lost: int
     #: Shorter times cannot be seen.
     resolution_us: float
+    #: `tester`: frames that did not leave it make the gap longer: the reset took that at the most.
+    limited_by: Literal["forwarder", "tester"] = "forwarder"
     #: Frames came through again before the trial was over.
     came_back: bool
     #: Its length.

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run sets on cards for its whole length, so that it measures the forwarder and not our own cards.
+
+A card that holds interrupts back adds that to each latency, also at the tester's ports: there none is held back, and
+they go to CPUs of the tester on which nothing sends. Pause frames make a full receiver slow the sender instead of
+losing frames: they are off at all ports. The forwarder's cards are otherwise a study's to set. Each is set where the
+driver has it and takes it, is in the state file before, and is put back and verified after any end of a run.
+
+A veth has nothing of this, and nothing is done there.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from xdplab.hosts.kernel import has_carrier, is_veth
+from xdplab.hosts.signals import deferred
+from xdplab.hosts.waiting import comes_true
+from xdplab.knobs import Knob, KnobContext
+from xdplab.model import HostLost, Interrupted, LinkLost, Unsupported, XdplabError
+from xdplab.model.design import Scalar
+from xdplab.model.run import NOT_IN_FORCE
+from xdplab.runner.settings import Settings
+from xdplab.testbed import Port, Testbed
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+#: An interrupt for each frame: where both are 0 there is none at all (struct ethtool_coalesce, linux/ethtool.h).
+_TESTERS: Mapping[str, Scalar] = MappingProxyType(
+    {
+        "coalesce_adaptive_rx": "off",
+        "coalesce_adaptive_tx": "off",
+        "coalesce_rx_frames": 1,
+        "coalesce_tx_frames": 1,
+        "coalesce_rx_usecs": 0,
+        "coalesce_tx_usecs": 0,
+    }
+)
+_ALL: Mapping[str, Scalar] = MappingProxyType({"pause": "off"})
+#: Ends that negotiate pause frames do so by a new link.
+_CARRIER_S = 15.0
+#: How often the connection may be lost while everything is put back.
+_PUT_BACKS = 5
+
+
+class PortSettings(Settings):
+    """Those of one port, under its role in the state file."""
+
+    def apply_available(self) -> dict[str, str]:
+        """Knob -> its value, or why the driver, which has it, does not take it. After a lost connection it goes on.
+
+        Raises:
+            LinkLost: it is lost.
+        """
+        found = {}
+        for knob, value in self._wanted:
+            try:
+                if self._set(knob, value):
+                    found[knob.name] = str(value)
+            except (LinkLost, HostLost, Interrupted):
+                raise
+            except XdplabError as exc:
+                found[knob.name] = f"not set: {exc}"
+        return found | self.undone(found)
+
+    def _set(self, knob: Knob, value: Scalar) -> bool:
+        """Whether the driver has it."""
+        if knob not in (known for known, _ in self._saved):
+            if knob.unsupported(self._before, value):
+                return False
+            self._saved.append((knob, knob.read(self._before)))
+            self._remember()
+        knob.apply(self._before, knob.check(value))
+        knob.verify(self._before, knob.check(value))
+        return True
+
+    def undone(self, in_force: Mapping[str, str]) -> dict[str, str]:
+        """Of knobs that were in force those that no longer are, and what is there."""
+        found = {}
+        for knob, value in self._wanted:
+            if in_force.get(knob.name) == str(value):
+                try:
+                    knob.verify(self._before, knob.check(value))
+                except Unsupported as exc:
+                    found[knob.name] = f"{NOT_IN_FORCE}{exc}"
+        return found
+
+    def _remembered(self) -> Any:
+        (port,) = self._before.ports
+        return self._lock.state().get("own_settings", {}).get(port.role)
+
+    def _remember(self) -> None:
+        (port,) = self._before.ports
+        own = {**self._lock.state().get("own_settings", {}), port.role: {knob.name: was for knob, was in self._saved}}
+        self._lock.remember(own_settings={role: saved for role, saved in own.items() if saved})
+
+
+class LowLatency:
+    """Of the ports of one testbed."""
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self._ports: dict[str, PortSettings] = {}
+        #: Role of a port -> knob -> its value, or why it is not set.
+        self.found: dict[str, dict[str, str]] = {}
+        #: Likewise what a driver or a daemon had undone before it was put back.
+        self.undone: dict[str, dict[str, str]] = {}
+
+    def apply(self) -> None:
+        """Set what there is, and wait for links; called again after a lost connection it goes on.
+
+        Raises:
+            LinkLost: the connection to a host is lost.
+        """
+        if not self._testbed.spec.low_latency:
+            return
+        cards = [port for _, port in sorted(self._testbed.ports.items()) if _is_card(port)]
+        linked = [port for port in cards if has_carrier(port.host, port.ifname)]
+        for port in cards:
+            if port.role not in self._ports:
+                self._ports[port.role] = PortSettings(self._testbed.lock, self._context(port), self._wanted(port))
+            self.found[port.role] = self._ports[port.role].apply_available()
+        for port in linked:  # without a link the next proof says so
+            comes_true(partial(has_carrier, port.host, port.ifname), _CARRIER_S, 0.1)
+
+    def restore(self) -> None:
+        """Put everything back; what could not be stays in the state file. `undone` has what was not in force before.
+
+        Raises:
+            XdplabError: the reason of each that failed.
+        """
+        with suppress(XdplabError):  # a lost connection is what is met next
+            for role, settings in self._ports.items():
+                self.undone[role] = settings.undone(self.found.get(role, {}))
+        for _ in range(_PUT_BACKS):
+            reasons = []
+            for settings in reversed(self._ports.values()):
+                try:
+                    settings.restore()
+                except XdplabError as exc:
+                    reasons.append(str(exc))
+            if not reasons:
+                return
+            if not self._testbed.reconnect():
+                break
+        raise XdplabError("; ".join(reasons))
+
+    def notes(self) -> list[str]:
+        """What was undone, a line each."""
+        return [
+            f"{role}: {knob}: {why}; figures may have that in them"
+            for role, lost in self.undone.items()
+            for knob, why in lost.items()
+        ]
+
+    def _wanted(self, port: Port) -> dict[str, Scalar]:
+        if port.role.startswith("b"):
+            return {**_ALL}
+        return {**_ALL, **_TESTERS, "irq_cpu": "/".join(map(str, self._interrupt_cpus(port)))}
+
+    def _interrupt_cpus(self, port: Port) -> tuple[int, ...]:
+        """As many as send, beside these: what receives must not wait for what sends."""
+        layout, cpus = self._testbed.layout, self._testbed.cpus_of(port.host)
+        if layout.tester_rx is not None:
+            return (layout.tester_rx,)
+        taken = {*layout.tx_cpus}
+        if port.host.read(_BOOT_ID) == self._testbed.system.read(_BOOT_ID):
+            taken |= {layout.forwarder, *(() if layout.dut_napi is None else (layout.dut_napi,))}
+        spare = tuple(cpu for cpu in cpus if cpu not in taken)
+        return spare[: len(layout.tx_cpus)] or tuple(cpu for cpu in cpus if cpu in layout.tx_cpus)[:1] or cpus[:1]
+
+    def _context(self, port: Port) -> KnobContext:
+        return KnobContext(port.host, (port,), self._testbed.layout, self._testbed.cpus_of(port.host))
+
+
+@contextmanager
+def low_latency(testbed: Testbed) -> Iterator[LowLatency]:
+    """While it lasts; the testbed is up."""
+    own = LowLatency(testbed)
+    try:
+        own.apply()
+        yield own
+    finally:
+        with deferred():
+            own.restore()
+
+
+def _is_card(port: Port) -> bool:
+    """There before a run and after it, and no end of a pair."""
+    return port.lasting and port.in_kernel and not is_veth(port.host, port.ifname)

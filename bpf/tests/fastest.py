@@ -38,9 +38,7 @@ class Sender:
     @contextlib.contextmanager
     def running(self):
         argv = ["ip", "netns", "exec", self.net.ns("a"), "taskset", "-c", str(CPU), *map(str, self.argv)]
-        process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-        )
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         if self.text:
             process.stdin.write(self.text)
         process.stdin.close()

@@ -17,6 +17,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -101,20 +102,19 @@ def senders(net):
     return found
 
 
+DROP = 'int drop(void *frame) { return 1; } char license[] __attribute__((section("license"))) = "GPL";'
+
+
 @contextlib.contextmanager
 def dropped(net):
-    """An XDP program at c0 that drops all frames."""
-    drops = {"role": "nf", "ports": [{"netns": net.path("c"), "ifname": "c0"}], "cpus": [1],
-             "nf": {"functions": ["macswap"], "place": "xdp", "then": "drop"}}  # fmt: skip
-    process = subprocess.Popen([XSK, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    process.stdin.write(json.dumps(drops))
-    process.stdin.close()
-    try:
-        assert process.stdout.readline()
+    """An XDP program at c0 that does nothing but drop."""
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = Path(folder, "drop.o")
+        argv = ["clang", "-target", "bpf", "-O2", "-xc", "-c", "-o", compiled, "-"]
+        subprocess.run(argv, input=f'__attribute__((section("xdp"))) {DROP}', text=True, check=True)
+        net.exec("c", "ip", "link", "set", "dev", "c0", "xdpdrv", "object", compiled, "section", "xdp")
         yield
-    finally:
-        process.terminate()
-        process.wait()
+        net.exec("c", "ip", "link", "set", "dev", "c0", "xdpdrv", "off")
 
 
 def arrived(net):

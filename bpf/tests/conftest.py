@@ -231,11 +231,16 @@ def config(ports, *streams, **more):
 REALTIME = ("chrt", "-f", "1")
 
 
-def xdpgen(cfg, *options, expect=0, program=XDPGEN, prefix=()):
+def xdpgen(cfg, *options, expect=0, program=None, prefix=()):
     """Run to the end.  Returns the result, or the only line on stderr."""
     text = cfg if isinstance(cfg, str) else json.dumps(cfg)
     done = subprocess.run(
-        [*prefix, program, *options, "-"], input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        [*prefix, program or XDPGEN, *options, "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
     )
     assert done.returncode == expect, (done.returncode, done.stderr, done.stdout[:300])
     if expect:
@@ -246,9 +251,9 @@ def xdpgen(cfg, *options, expect=0, program=XDPGEN, prefix=()):
 
 
 @contextlib.contextmanager
-def xdpgen_running(cfg, wait_s=0.4, program=XDPGEN):
+def xdpgen_running(cfg, wait_s=0.4, program=None):
     with subprocess.Popen(
-        [program, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [program or XDPGEN, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             process.stdin.write(json.dumps(cfg))

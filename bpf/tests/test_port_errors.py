@@ -57,7 +57,7 @@ FLAP = [("b", "link", "set", "b1", "down"), ("b", "link", "set", "b1", "up")]
 def test_a_port_that_is_removed_ends_the_trial(sender, port):
     result, took_s = lost_port(sender, (port[0], "link", "del", port))
     assert result["error"] == f"port {port} was removed {NOBODYS}" or "xsk sender stopped" in result["error"]
-    assert took_s < 2
+    assert took_s < 4
 
 
 @pytest.mark.parametrize("what", [FLAP[:1], FLAP])
@@ -65,7 +65,7 @@ def test_a_receiver_that_loses_its_carrier_ends_the_trial(what):
     """For however short: a link that goes and comes is one message, or none until it is asked for."""
     result, took_s = lost_port("live", *what)
     assert result["error"] == f"port c0 lost its carrier {NOBODYS}"
-    assert took_s < 2
+    assert took_s < 4
 
 
 def test_where_links_may_change_the_trial_goes_on(tmp_path):

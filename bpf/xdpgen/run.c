@@ -18,7 +18,8 @@
 /* How often it is looked whether all has arrived. */
 #define DRAIN_LOOK_NS 1000000
 /* From the loss of a carrier to the removal of its port, where that is why. */
-#define REMOVAL_US 100000
+#define REMOVAL_LOOKS	20
+#define REMOVAL_LOOK_US 50000
 
 static void close_senders(struct run *run)
 {
@@ -466,9 +467,20 @@ static int start_senders(struct run *run)
 	return err;
 }
 
+/* Of all ports; a port that is gone comes before one without a carrier. */
+static int read_links(struct run *run)
+{
+	int err = 0, i;
+
+	for (i = 0; err != -ENODEV && i < run->links.count; i++)
+		err = links_read(&run->links, &run->cfg, i, run->error, sizeof(run->error)) ?:
+			      err;
+	return err;
+}
+
 int run_traffic(struct run *run)
 {
-	int err, lost = 0, i;
+	int err, i;
 
 	for (i = 0; i < run->cfg.num_ports; i++)
 		run->before[i] = counts_of(&run->cfg.ports[i]);
@@ -486,14 +498,13 @@ int run_traffic(struct run *run)
 	run->stop_ns = now_ns();
 	if (!err)
 		drain(run);
+	err = err ?: read_links(run);
 	/* one that is removed loses its carrier first */
-	if (err == -ENETDOWN)
-		usleep(REMOVAL_US);
-	for (i = 0; i < run->links.count; i++)
-		lost = lost  ?:
-			       links_read(&run->links, &run->cfg, i, run->error,
-					  sizeof(run->error));
-	err = err ?: lost;
+	for (i = 0; err == -ENETDOWN && i < REMOVAL_LOOKS; i++) {
+		usleep(REMOVAL_LOOK_US);
+		if (read_links(run) == -ENODEV)
+			break;
+	}
 	links_close(&run->links);
 	if (!err && run->cfg.slices)
 		clocks_end(&run->clocks, run_trial_end(run));

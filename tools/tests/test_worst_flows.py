@@ -25,7 +25,8 @@ A = point("fake", flows=20)
 #: What xdpgen tells of a load stream.
 TOLD: dict[str, Any] = {
     "frame_bytes": 64, "offered_pps": None, "intended": 12, "sent": 9, "skipped": 0, "redirect_errors": 0,
-    "tx_drops": 3, "received": 8, "lost": 1, "duplicated": 0, "damaged": 0, "out_of_order": 0, "achieved_pps": 9.0,
+    "tx_drops": 3, "received": 8, "lost": 1, "duplicated": 0, "damaged": 0, "out_of_order": 0,
+    "late_beyond_window": 0, "achieved_pps": 9.0,
     "rx_pps": 8.0, "latency": None, "lateness": None, "gaps": {"last_lost": None, "longest_ns": 0, "trailing": 0},
     "flow_figures": {"sent": [6, 6], "received": [5, 3], "lost": [1, 3], "min_ns": [None] * 2, "mean_ns": [None] * 2,
                      "max_ns": [None] * 2},

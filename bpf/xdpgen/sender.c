@@ -60,7 +60,10 @@ static double probes_pps(const struct sender *s)
 
 bool sender_alone(const struct sender *s, int i)
 {
-	return s->cfg->streams[s->index[i]].kind == STREAM_LATENCY &&
+	const struct stream *stream = &s->cfg->streams[s->index[i]];
+
+	/* those of a burst leave together */
+	return stream->kind == STREAM_LATENCY && stream->burst == 1 &&
 	       probes_pps(s) <= ALONE_MAX_PPS;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-"""What slices cost: median latency and top rate with and without them, in turns, and the size of what is written.
+"""What slices cost: latency (median, p99.9, p99.99) and top rate with and without them, in turns, and what they take.
 
 As root, with the programs built: python bpf/tests/slice_cost.py [--rounds 20]. Frames go on a direct link to tc and to
 XDP, through an XDP redirect (on the sender's core), and through an AF_XDP forwarder that spins on a core of its own. A
@@ -30,9 +30,12 @@ class Measured:
         self.unmarked = []
 
     def pair(self, name, take, rounds):
-        """One trial each, the first in turns."""
+        """One trial each, the first in turns; what it gave, or what by its name."""
         values = {on: take(on) for on in ((False, True) if rounds % 2 else (True, False))}
-        self.pairs.setdefault(name, []).append((values[False], values[True]))
+        if not isinstance(values[True], dict):
+            values = {on: {"": value} for on, value in values.items()}
+        for what in values[True]:
+            self.pairs.setdefault(f"{name}{what}", []).append((values[False][what], values[True][what]))
 
     def tell(self):
         for name, pairs in self.pairs.items():
@@ -65,6 +68,13 @@ def p50_ns(printed):
     return statistics.mean(whole.get_value_at_percentile(percent) for percent in range(40, 61))
 
 
+def latencies(printed):
+    """The median and the tail, which is the machine's as well."""
+    whole = HdrHistogram.decode(printed["streams"][0]["latency"]["hdr"])
+    tail = {f"p{percent} in ns": whole.get_value_at_percentile(percent) for percent in (99.9, 99.99)}
+    return {"p50 in ns": p50_ns(printed), **tail}
+
+
 def top_pps(printed):
     return printed["streams"][0]["received"] / (printed["threads"][0]["ran_ns"] / 1e9)
 
@@ -74,8 +84,10 @@ def round_of(measured, net, way, watched, asked, number):
     for pps in (10_000.0, 100_000.0):
         name = f"{way}, {pps / 1e3:.0f} kpps"
         measured.pair(
-            f"{name}: p50 in ns",
-            lambda on, name=name, pps=pps: p50_ns(trial(measured, name, net, watched, asked.seconds, rx, on, pps=pps)),
+            f"{name}: ",
+            lambda on, name=name, pps=pps: latencies(
+                trial(measured, name, net, watched, asked.seconds, rx, on, pps=pps)
+            ),
             number,
         )
     measured.pair(

@@ -342,23 +342,26 @@ def test_the_calibration_has_what_sending_takes_and_how_sure_that_is(tmp_path: F
 
 
 @pytest.mark.parametrize(
-    ("fields", "full"),
+    ("sent", "fields", "full"),
     [
-        # 980 ms of a second: 400 handovers' worth of frames alone would have taken half of that
-        ({"sending_ns": 980_000_000, "sent": 1_000_000, "handovers": 1_000_000}, True),
-        # it had time left
-        ({"sending_ns": 700_000_000, "sent": 1_000_000, "handovers": 1_000_000}, False),
-        # all of that is its own
-        ({"sending_ns": 980_000_000, "sent": 1_900_000, "handovers": 1_900_000}, False),
-        # the machine was away for half of it, and it was busy for the rest
-        ({"sending_ns": 980_000_000, "sending_stalled_ns": 500_000_000, "sent": 500_000, "handovers": 500_000}, True),
-        ({"sending_ns": None, "sent": 1_000_000, "handovers": None}, False),
+        (800_000, {}, True),
+        # it sends as much without a forwarder
+        (1_800_000, {}, False),
+        # all of it left
+        (996_000, {"intended": 1_000_000}, False),
+        # the machine was away
+        (800_000, {"intended": 1_000_000, "stalled_ns": 150_000_000}, False),
+        (800_000, {"intended": 2_000_000, "stalled_ns": 150_000_000}, True),
+        # a tester that does not say when it stood still
+        (800_000, {"sending_ns": None}, False),
     ],
 )
-def test_a_sender_whose_cpu_the_forwarder_filled(fields: dict[str, Any], full: bool) -> None:
-    sent = fields.pop("sent")
-    alone = ALONE.model_copy(update={"frame_ns": 100.0, "handover_ns": 400.0})
-    got = result(stream([1000], sent=sent, received=sent, lost=0), elapsed_s=1.0, **fields)
+def test_a_sender_whose_cpu_the_forwarder_filled(sent: int, fields: dict[str, Any], full: bool) -> None:
+    """A trial of a second in which 2 Mpps were asked for, of a sender that alone sends 2 Mpps."""
+    alone = ALONE.model_copy(update={"paced_pps": 2e6})
+    asked = fields.pop("intended", 2_000_000)
+    one = stream([1000], sent=sent, received=sent, lost=0, intended=asked, achieved_pps=sent)
+    got = result(one, **{"elapsed_s": 1.0, "sending_ns": 900_000_000, **fields})
     assert sender_full(got, DUT, alone) == full
     assert not sender_full(got, replace(DUT, tester_here=False), alone)
     assert not sender_full(got, DUT, None)

@@ -119,7 +119,7 @@ def test_times_that_the_tester_limits_are_said_as_the_most_that_they_can_be() ->
     ("limited_by", "upper_pps", "high"),
     [
         ("forwarder", 337e3, 668e3),
-        ("budget", 337e3, 674e3),
+        ("budget", 400e3, 800e3),
         ("tester", None, math.inf),
         ("machine", None, math.inf),
     ],
@@ -132,6 +132,14 @@ def test_who_set_a_throughput_and_what_it_resolves_go_with_it(
     ndr = one.figures["ndr_pps"]
     assert (ndr.value, ndr.low, ndr.high, ndr.limited_by, ndr.doubt) == (668e3, 668e3, high, limited_by, "")
     assert ndr.resolution == 0.01
+
+
+def test_a_search_that_ran_out_of_time_resolves_what_it_has_left_open() -> None:
+    """Its two sides are 5 % apart: a figure, and not a lower bound."""
+    (one,) = throughput_repetitions([found("budget", upper_pps=334e3 * 1.05)])
+    ndr = one.figures["ndr_pps"]
+    assert (ndr.low, ndr.high, ndr.limited_by) == (668e3, 668e3, "forwarder")
+    assert ndr.resolution == pytest.approx(0.05)
 
 
 def repeated(*searches: TrialRecord) -> list[TrialRecord]:

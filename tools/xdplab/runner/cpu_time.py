@@ -13,13 +13,14 @@ from math import sqrt
 from xdplab.forwarders import Dut
 from xdplab.model import Calibration, Disturbance, TrialResult, TrialSpec
 from xdplab.model.cpu_time import CpuTime
+from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.runner.disturbance import Use
 
 #: A thread that runs, or waits for its CPU, for more of the time than this polls; what it does without traffic is
 #: not for the frames.
 _POLLS = 0.95
-#: A sender that is busy for more of the time than this has none left, and one that alone would be so for less has.
-_FULL, _ALONE = 0.9, 0.85
+#: Of what a sender reaches on the direct link: less than that is not for its own sake, however the machine varies.
+_LESS = 0.85
 #: How old the time of a running thread may be: a scheduler's tick at CONFIG_HZ=100.
 _TICK_S = 0.01
 #: Frames that a softirq takes from a port at the most (NAPI's weight).
@@ -86,14 +87,13 @@ def _beyond_sending(
 def sender_full(result: TrialResult, dut: Dut, calibration: Calibration | None) -> bool:
     """Whether the forwarder's work on the sender's CPU filled it, so that the tester could not send what was asked for.
 
-    The sender did nothing but send and what the kernel did with its frames, and alone it would have had time left.
+    More is missing than the machine took, and on the direct link the same sender sends more by a schedule.
     """
-    if not dut.tester_here or result.sending_ns is None or calibration is None or not result.elapsed_s:
+    if not dut.tester_here or result.sending_ns is None or calibration is None or not result.intended:
         return False
-    alone_s = calibration.sending_s(result.sent, result.handovers or 0)
-    had_s = result.elapsed_s * result.senders - result.sending_stalled_ns / 1e9
-    busy_s = (result.sending_ns - result.sending_stalled_ns) / 1e9
-    return alone_s is not None and busy_s >= _FULL * had_s and alone_s <= _ALONE * had_s
+    missing = 1 - result.sent / result.intended
+    alone_pps = (calibration.paced_pps or 0.0) * result.senders
+    return missing > LOAD_TOLERANCE + 2 * result.stalled_share and result.achieved_pps < _LESS * alone_pps
 
 
 def _of_no_thread(use: Use) -> tuple[float | None, float, str]:

@@ -140,10 +140,6 @@ class BoundFound(Model):
         return ": its own work filled the sender's CPU, nothing was lost" if self.sender_full else ""
 
 
-#: Limits that leave a figure known from below only.
-_OTHERS = {"tester", "budget", "machine"}
-
-
 class ThroughputFound(Model):
     """§26.1."""
 
@@ -459,8 +455,8 @@ def _share(trial: TrialRecord, trials: Sequence[TrialRecord]) -> float | None:
 def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
     """The bound of the lowest loss ratio that was searched: NDR, or PDR where no search was without loss.
 
-    Both ends hold whatever the machine did: a load that came through was carried, and a load that was lost bounds
-    nobody unless it was offered and forwarded undisturbed (`Step.on_load`).
+    Both ends hold: a load that came through was carried, and which trial with loss bounds the forwarder says
+    `Step.on_load`. A search that ran out of time resolves what it has left open.
     """
     bound = search.bounds[0]  # the lowest loss ratio
     metric = NDR.key if bound.loss_ratio == 0 else PDR.key
@@ -469,7 +465,7 @@ def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
     if limited_by == "below-minimum":
         # new flows are part of each load, which may be more than the search asked for
         low, high = 0.0, min(max(step.load_pps, step.offered_pps) for step in search.steps) * search.directions
-    elif limited_by in ("tester", "budget", "machine"):
+    elif bound.from_below:
         high = bound.upper_pps * search.directions if rate and bound.upper_pps else math.inf
         doubt = "" if rate else f"no load was found good: limited by the {limited_by}"
     contradicted_by = contradiction(trials, trial.repetition, search, bound)
@@ -477,9 +473,9 @@ def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
         value=rate if rate or limited_by == "below-minimum" else None,
         low=low,
         high=high,
-        limited_by=limited_by,
+        limited_by="forwarder" if limited_by == "budget" and not bound.from_below else limited_by,
         share=_share(trial, trials),
-        resolution=PRESETS[search.preset].relative_width,
+        resolution=max(PRESETS[search.preset].relative_width, 0.0 if bound.from_below else bound.left_open or 0.0),
         doubt=contradicted_by.text() if contradicted_by else doubt,
         called=f"throughput with at most {percent(bound.loss_ratio)} loss" if bound.loss_ratio else "",
     )
@@ -545,7 +541,8 @@ def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
             for name in ("throughput_pps", "lower_pps", "upper_pps")
         }
         resolution = PRESETS[same[0][1].preset].relative_width
-        from_below = sum(bound.limited_by in _OTHERS for *_, bound in same)
+        from_below = sum(bound.from_below for *_, bound in same)
+        resolution = max(resolution, *(bound.left_open or 0.0 for *_, bound in same if not bound.from_below), 0.0)
         rates = [rate or 0.0 for rate in pps["throughput_pps"]]
         least = 2 * from_below >= len(same)
         if any(pps["throughput_pps"]):  # a repetition that found no load good is not left out: it has carried nothing

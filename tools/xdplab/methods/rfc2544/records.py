@@ -10,6 +10,9 @@ from xdplab.model import Model, TrialRecord
 from xdplab.model.base import Shown
 from xdplab.model.trial import LOAD_TOLERANCE
 
+#: What a search that ran out of time may leave open, for its result to be a figure: of less resolution, then.
+MOST_LEFT_OPEN = 0.1
+
 RecordT = TypeVar("RecordT", bound="ClauseRecord")
 
 
@@ -80,13 +83,15 @@ class Step(Model):
 
     @property
     def on_load(self) -> bool:
-        """What was lost is the forwarder's own: a steady load, and its core was not taken away.
+        """What was lost bounds the forwarder at the load that was offered.
 
-        The load is what was offered. A sender that cannot keep up sends less, as steadily; one that stood still sends
-        bursts above it afterwards, and one that does not say so may have.
+        A sender that cannot keep up sends less, as steadily, and ours makes good no more than 0.3 ms after it stood
+        still (`max_burst`): what the machine did meanwhile is recorded and decides nothing, repetitions show it. A
+        tester that does not say so may have sent all of it in bursts: of its trials only those count whose load left
+        whole on a quiet machine.
         """
-        steady = self.stalls_known or not self.short
-        return steady and self.stalled_ratio <= LOAD_TOLERANCE and not self.disturbed
+        whole = not self.short and self.stalled_ratio <= LOAD_TOLERANCE and not self.disturbed
+        return self.stalls_known or whole
 
 
 class Bound(Model):
@@ -100,12 +105,23 @@ class Bound(Model):
     upper_pps: float | None
     #: Forwarding rate at the lower bound: offered load x (1 - loss).
     throughput_pps: float | None
-    #: `forwarder`: both bounds are its own. `tester`: the next higher load was not offered as asked, the forwarder may
-    #: carry it. `machine`: it was lost while the machine took a core away. `below-minimum`: it lost too much at the
+    #: `forwarder`: both bounds are its own, or see `sender_full`. `tester`: no more could be sent, the forwarder may carry
+    #: it. `machine`: it was lost while the machine took a core away, with a tester that does not say when it stood still. `below-minimum`: it lost too much at the
     #: lowest load. `budget`: traffic time ran out first.
     limited_by: LimitedBy
     #: Nothing was lost: the forwarder's own work on the sender's CPU left no time to offer it more.
     sender_full: bool = False
+
+    @property
+    def left_open(self) -> float | None:
+        """How far its two sides are apart, as a ratio less 1; None where one is not known."""
+        return self.upper_pps / self.lower_pps - 1 if self.lower_pps and self.upper_pps else None
+
+    @property
+    def from_below(self) -> bool:
+        """Only known from below: somebody else was the limit. Time is none where both sides are within a tenth."""
+        near = self.left_open is not None and self.left_open <= MOST_LEFT_OPEN
+        return self.limited_by in ("tester", "machine") or (self.limited_by == "budget" and not near)
 
 
 class SearchResult(Model):

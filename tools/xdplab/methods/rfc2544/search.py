@@ -5,8 +5,8 @@ Both work on a function that measures one trial, so that they run on real forwar
 journal of a killed run alike. Time is traffic time, never wall time: a replayed search takes the same decisions.
 
 What is credited is what was sent over the time it took: a trial without loss shows that the forwarder carries the load
-that was really offered, whatever the machine did meanwhile. A trial with loss bounds it at that load, where nobody took
-a core away (`Step.on_load`); else it bounds the machine. Where frames that were asked for did not leave, and none was
+that was really offered, whatever the machine did meanwhile. A trial with loss bounds it at that load, of a tester that
+does not make good a pause by bursts (`Step.on_load`). Where frames that were asked for did not leave, and none was
 lost, the tester is the limit; but on one machine it may be the forwarder's own work on the sender's CPU that left no
 time to send more (`Step.sender_full`): then the forwarder is.
 """
@@ -110,8 +110,8 @@ def bound_of(
     elif upper is None:
         limited_by = "budget" if spent and (lower is None or lower < 0.999 * high) else "tester"
     elif not lossy:
-        there = _at(upper, recorder.steps)
-        limited_by = "machine" if any(s.stalls_known or (s.disturbed and not s.short) for s in there) else "tester"
+        disturbed = any(step.disturbed and not step.short for step in _at(upper, recorder.steps))
+        limited_by = "machine" if disturbed else "tester"
     elif spent:
         limited_by = "budget"
     elif lower is None:

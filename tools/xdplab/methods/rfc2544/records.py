@@ -105,9 +105,9 @@ class Bound(Model):
     upper_pps: float | None
     #: Forwarding rate at the lower bound: offered load x (1 - loss).
     throughput_pps: float | None
-    #: `forwarder`: both bounds are its own, or see `sender_full`. `tester`: no more could be sent, the forwarder may carry
-    #: it. `machine`: it was lost while the machine took a core away, with a tester that does not say when it stood still. `below-minimum`: it lost too much at the
-    #: lowest load. `budget`: traffic time ran out first.
+    #: `forwarder`: both bounds are its own, or see `sender_full`. `tester`: no more could be sent, the forwarder may
+    #: carry it. `machine`: it was lost while the machine took a core away, with a tester that does not say when it
+    #: stood still. `below-minimum`: it lost too much at the lowest load. `budget`: traffic time ran out first.
     limited_by: LimitedBy
     #: Nothing was lost: the forwarder's own work on the sender's CPU left no time to offer it more.
     sender_full: bool = False

@@ -150,8 +150,8 @@ def test_the_ovs_comparison_ends_with_both_figures_and_the_ablation(tmp_path: Pa
     for words in ("Figure 2: OVS with AF_XDP", "Figure 3: OVS-DPDK", "3.69 to 7.07", "M. Karlsson", ">published<"):
         assert words in first
     assert "What each variant contributes" in second
-    # the budget ends these searches: they leave a span, and what is told is the least that it allows
-    more = r"best-together.*?forwards at least \d[.\d]* % more; at overload forwards [23]\d"
+    # the budget ends these searches within a tenth, which is what they resolve then
+    more = r"best-together.*?forwards (?:at least )?\d[.\d]* % more; at overload forwards [23]\d"
     assert re.search(more, second, re.DOTALL)
     for words in ("2,000 kpps are offered", "Forwarding rate at overload (RFC 2285"):
         assert words in second

@@ -295,3 +295,12 @@ def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
 def test_a_contradiction_is_reported_without_exponents() -> None:
     found = Contradiction(load_pps=14_880_000, loss_ratio=0.999, disturbed=False)
     assert found.text() == "the loss curve of the same repetition lost 99.9 % at 14,880 kpps"
+
+
+def test_frames_that_came_too_late_are_a_doubt_and_a_figure() -> None:
+    """Nobody knows whether they had been there before: no winner rests on such a loss."""
+    late = measured(OURS, 10, result=result(stream([10_000] * 200, beyond_window=2)))
+    found, (ours, _) = asked(*late, *measured(THEIRS, 100))
+    assert ours.beyond_window == 10
+    assert found.comparison is not None
+    assert "10 frames of ovs-afxdp's arrived too late to be distinguished from copies" in found.comparison.hindrances[0]

@@ -126,11 +126,11 @@ def test_stages_of_repetitions_add_up_to_those_of_all_frames(parts: list[list[in
 
 
 class Stamped(XskRole):
-    """A program that receives 100 frames; what it tells of their stages is `told`."""
+    """A program that receives 100 frames; what it reports of their stages is `reported`."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, reported: dict[str, Any]) -> None:
         super().__init__(XskOptions(), "stages", 64)
-        self._told = told
+        self._reported = reported
         self._received = itertools.count(0, 100)
 
     def frames_received(self) -> int:
@@ -140,7 +140,7 @@ class Stamped(XskRole):
     def stages(self) -> dict[str, Any]:
         """All frames took the same."""
         each = micro.stage([1000] * 100).model_dump(mode="json")
-        return {"unstamped": 0, **dict.fromkeys(("driver", "stack", "complete"), each), **self._told}
+        return {"unstamped": 0, **dict.fromkeys(("driver", "stack", "complete"), each), **self._reported}
 
     def ineffective(self) -> str:
         """All options are in force."""

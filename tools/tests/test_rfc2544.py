@@ -219,7 +219,7 @@ def test_gaps_of_frames_that_arrived_on_several_cpus_are_no_time_of_reset() -> N
 
 
 class Planted(SimulatedSession):
-    """Streams of which `fields` are told; `steady` boxes lose nothing of what is offered below their capacity."""
+    """Streams with `fields` as given; `steady` boxes lose nothing of what is offered below their capacity."""
 
     def __init__(self, *tails: dict[str, Any], **more: Any) -> None:
         super().__init__(steady())

@@ -114,8 +114,8 @@ def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
     if side.failed:
         yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
     if side.beyond_window:
-        late = f"{number_of(side.beyond_window, 'frame')} of {side.forwarder}'s arrived too late to be told from copies"
-        yield f"{late}, and are counted as lost"
+        late = f"{number_of(side.beyond_window, 'frame')} of {side.forwarder}'s arrived too late to be distinguished"
+        yield f"{late} from copies, and are counted as lost"
     for fault in side.faults:
         yield f"{side.forwarder} {fault}, which is its fault"
     if figure(metric).by_loss and side.pausing:

@@ -19,7 +19,7 @@ class Pause(SwitchKnob):
 
     name: ClassVar[str] = "pause"
     what: ClassVar[str] = "pause frames"
-    after: ClassVar[tuple[str, ...]] = ("channels", "rx_ring", "tx_ring")  # some drivers begin anew with these
+    after: ClassVar[tuple[str, ...]] = ("channels", "rx_ring", "tx_ring")  # some drivers reset them with these
 
     def present(self, host: Host, ifname: str) -> Any:
         """`{"autoneg": "on", "rx": "on", "tx": "off"}`, or `ABSENT`."""

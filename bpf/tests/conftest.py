@@ -27,8 +27,9 @@ TCX_COUNT = Path(__file__).with_name("tcx_count.py")
 TIMEOUT_S = 30
 
 
-# Of what a program does at which time, or of sockets whose rings overflow when
-# their program does not get its CPU: with `-n` they run one after another with
+# Of what a program does at which time, of sockets whose rings overflow when
+# their program does not get its CPU, or of real-time threads, which take it from
+# all others: with `-n` they run one after another with
 # runs on testbeds (tools/tests/conftest.py), all others beside those.
 TIMED = {
     "test_drain.py",
@@ -43,6 +44,7 @@ TIMED = {
     "test_time_slices.py",
     "test_xsk_accounting.py",
     "test_xsk_frames.py",
+    "test_xsk_lifecycle.py",
     "test_xsk_probes.py",
     "test_xsk_roles.py",
     "test_xsk_trace.py",
@@ -250,6 +252,16 @@ def xdpgen(cfg, *options, expect=0, program=None, prefix=()):
     return json.loads(done.stdout) if done.stdout else None
 
 
+def wait_until_it_sends(process, wait_s):
+    """Its sender is a thread, begun when all is attached; `wait_s` at least. One that has ended is not waited for."""
+    began = time.monotonic()
+    tasks = Path("/proc", str(process.pid), "task")
+    while wait_s and process.poll() is None and len(os.listdir(tasks)) < 2:
+        assert time.monotonic() < began + TIMEOUT_S
+        time.sleep(0.01)
+    time.sleep(max(0.0, began + wait_s - time.monotonic()))
+
+
 @contextlib.contextmanager
 def xdpgen_running(cfg, wait_s=0.4, program=None):
     with subprocess.Popen(
@@ -259,7 +271,7 @@ def xdpgen_running(cfg, wait_s=0.4, program=None):
             process.stdin.write(json.dumps(cfg))
             process.stdin.close()
             process.stdin = None
-            time.sleep(wait_s)
+            wait_until_it_sends(process, wait_s)
             yield process
         finally:
             process.kill()

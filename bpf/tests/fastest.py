@@ -102,7 +102,7 @@ def senders(net):
     return found
 
 
-DROP = 'int drop(void *frame) { return 1; } char license[] __attribute__((section("license"))) = "GPL";'
+DROP = 'int drop(void *frame) { return 1; } char terms[] __attribute__((section("license"))) = "GPL";'
 
 
 @contextlib.contextmanager

@@ -83,7 +83,8 @@ def test_traffic_waits_for_the_carrier(direct):
     sh("ip", "-n", direct.ns("c"), "link", "set", "c0", "down")
     try:
         run = config([direct.port("a0"), direct.port("c0")], stream())
-        with xdpgen_running(run, wait_s=1) as process:
+        with xdpgen_running(run, wait_s=0) as process:
+            time.sleep(1)
             assert process.poll() is None
             sh("ip", "-n", direct.ns("c"), "link", "set", "c0", "up")
             out, err = process.communicate(timeout=30)

@@ -15,6 +15,8 @@ import subprocess
 
 from conftest import XDPGEN, config, net_up, stream
 from hdrh.histogram import HdrHistogram
+from xdplab.model import StreamSpec, TrialSpec
+from xdplab.testers.stream_json import max_burst
 
 RATES = (2e5, 4e5, 6e5, 8e5, 1e6, 1.5e6, 2e6, 3e6)
 BESIDE = (0.0, 3e5, 1e6, 1.5e6, 2e6, 3e6)
@@ -34,9 +36,9 @@ def ran(program, run):
 
 
 def trial(program, net, rx, seconds, *streams):
-    """Of a build, with xdplab's limit for catching up (tools/xdplab/testers/stream_json.py) for either."""
-    fastest = max(each["pps"] or 0.0 for each in streams)
-    most = min(200, max(32, round(fastest * 3e-4)))
+    """Of a build, with this xdplab's limit for catching up for either."""
+    asked = tuple(StreamSpec(kind=each["kind"], pps=each["pps"], frame_bytes=64) for each in streams)
+    most = max_burst(TrialSpec(streams=asked, duration_s=seconds))
     ports = [net.port("a0", tx_cpu=0), net.port("c0", rx=rx)]
     return ran(program, config(ports, *streams, duration_s=seconds, max_burst=most))
 

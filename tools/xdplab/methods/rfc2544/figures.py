@@ -84,7 +84,7 @@ class BoundFound(Model):
     from_below: int
     #: Of how many there are.
     repetitions: int
-    #: In one of them at least nothing was lost: the forwarder's own work filled the sender's CPU.
+    #: In each of them nothing was lost: the forwarder's own work filled the sender's CPU.
     sender_full: bool
     #: Where the forwarding rate lies at 99 %: Student's t over the repetitions' logarithms, no narrower than the search
     #: resolves; None of fewer than three, where one found no load good, and of a lower bound.
@@ -553,7 +553,7 @@ def _throughput(trials: Sequence[TrialRecord]) -> ThroughputFound | None:
                 limited_by=tuple(sorted({bound.limited_by for *_, bound in same})),
                 from_below=from_below,
                 repetitions=len(same),
-                sender_full=any(bound.sender_full for *_, bound in same),
+                sender_full=all(bound.sender_full for *_, bound in same),
                 interval_pps=None if least else geometric_interval(rates, resolution),
                 contradicted_by=contradicted_by,
                 contradiction=contradicted_by.text() if contradicted_by else "",

@@ -15,6 +15,7 @@ import subprocess
 
 from conftest import XDPGEN, config, net_up, stream
 from hdrh.histogram import HdrHistogram
+
 from xdplab.model import StreamSpec, TrialSpec
 from xdplab.testers.stream_json import max_burst
 

@@ -35,7 +35,7 @@ def calibrate(
         PointFailed: the direct link carries nothing.
     """
     paced, top, most, stalled = [], [], [], []
-    alone: list[TrialResult] = []
+    alone: list[tuple[TrialResult, ...]] = []
     for number in range(1, repeats + 1):
         progress(f"calibrating {tester.name}: trial {number} of {repeats}, paced and at its top rate")
         stream = StreamSpec(kind="latency", pps=at_pps, frame_bytes=frame_bytes)
@@ -49,7 +49,7 @@ def calibrate(
         loads = [fast.streams[0].rx_pps * share for share in (1.0, _BETWEEN)]
         full, half = (_paced(tester, context, frame_bytes, load, duration_s / 2) for load in loads)
         most.append(full.streams[0])
-        alone += [result, fast, half]
+        alone.append((result, fast, half))
         stalled += [each.stalled_share for each in (result, fast, full, half)]
     frame_ns, handover_ns, spread = _sending(alone)
     latencies = merged([stream.latency for stream in paced if stream.latency])
@@ -83,22 +83,28 @@ def _paced(tester: Tester, context: TesterContext, frame_bytes: int, pps: float,
     return tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
 
 
-def _sending(alone: Sequence[TrialResult]) -> tuple[float | None, float, float]:
+def _sending(alone: Sequence[Sequence[TrialResult]]) -> tuple[float | None, float, float]:
     """What a frame takes the tester, what a handover does, and how far a trial is from that.
 
-    Least squares of the relative errors: with few frames a handover each of them pays for it, at the top rate a batch.
+    `alone`: repeats of the same few trials. Least squares of the relative errors of their medians: at a low rate each
+    frame pays for a handover, at the top rate a batch does.
     """
     import numpy as np
 
-    known = [each for each in alone if each.sending_ns and each.handovers and each.sent]
-    if not known:
+    if not all(each.sending_ns and each.handovers and each.sent for trials in alone for each in trials):
         return None, 0.0, 0.0
-    took = [((each.sending_ns or 0) - each.sending_stalled_ns) / each.sent for each in known]
-    shares = [(each.handovers or 0) / each.sent for each in known]
-    rows = [[1 / ns, share / ns] for ns, share in zip(took, shares, strict=True)]
-    frame_ns, handover_ns = np.linalg.lstsq(np.array(rows), np.ones(len(rows)), rcond=None)[0]
-    errors = [abs(frame_ns + handover_ns * share - ns) / ns for ns, share in zip(took, shares, strict=True)]
+    found = [
+        [(_frame_ns(each), (each.handovers or 0) / each.sent) for each in same] for same in zip(*alone, strict=True)
+    ]
+    middle = [(median(ns for ns, _ in same), median(share for _, share in same)) for same in found]
+    rows = np.array([[1 / ns, share / ns] for ns, share in middle])
+    frame_ns, handover_ns = np.linalg.lstsq(rows, np.ones(len(rows)), rcond=None)[0]
+    errors = [abs(frame_ns + handover_ns * share - ns) / ns for same in found for ns, share in same]
     return float(frame_ns), float(handover_ns), float(max(errors))
+
+
+def _frame_ns(result: TrialResult) -> float:
+    return ((result.sending_ns or 0) - result.sending_stalled_ns) / result.sent
 
 
 def _lossless(

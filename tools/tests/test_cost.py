@@ -113,6 +113,16 @@ def test_what_a_frame_costs_is_the_slope() -> None:
     assert found.counted == 24.0
 
 
+def test_a_program_that_each_burst_loads_elsewhere_is_counted_whole() -> None:
+    """The median over bursts of each address would be 0."""
+    symbols, modules = Symbols({}), ((0xFFFFFFFFC0000000, 0xFFFFFFFFC0001000, "veth"),)
+    loaded = {
+        0xFFFFFFFFC0009000 + 64 * burst: tuple(count if number == burst else 0 for number in range(6))
+        for burst, count in enumerate(sloping(4))
+    }
+    assert cost_of(Boot(sloping(4.0), loaded, modules), FRAMES, symbols, {}).functions == {"bpf:program": 4.0}
+
+
 def test_symbols_follow_their_module_to_another_boot() -> None:
     """Where a module lies depends on what was loaded before; its functions have the same offsets."""
     base, other = 0xFFFFFFFFC0000000, 0xFFFFFFFFC0040000

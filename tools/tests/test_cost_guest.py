@@ -57,6 +57,20 @@ def test_planted_instructions_are_read_as_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_our_own_tester_sends_for_far_less_than_a_socket() -> None:
+    """Nothing is subtracted, and its programs, which each run loads anew, are counted whole."""
+    found = measure(Wanted(["6.1"], ["veth"], ["xdpgen"], seeds=(1, 2)), print)
+    sent, alone = found.cell("6.1", "veth", "xdpgen"), found.cell("6.1", "veth", "tester")
+    assert sent.status == "ok"
+    assert sent.instructions
+    assert alone.instructions
+    assert sent.instructions < alone.instructions / 3
+    assert sent.high == pytest.approx(sent.low, rel=0.002)
+    assert sent.layers["XDP"] > sent.layers["driver"] > 100
+    assert sent.events["system calls"] < 0.1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("driver_name", "name"),
     [("veth", "xdp"), ("veth", "ovs-kernel"), ("veth", "ovs-afxdp"), ("igb", "xdp"), ("virtio", "xdp")],

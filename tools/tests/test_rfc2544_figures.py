@@ -14,6 +14,7 @@ from lab.reading import render
 from lab.records import each_figure, point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
+from xdplab.measure.measured import shared_doubt
 from xdplab.methods.rfc2544 import clauses
 from xdplab.methods.rfc2544.figures import Rfc2544Figures, rfc2544_figures, throughput_repetitions
 from xdplab.methods.rfc2544.report import latency_at_load_chart
@@ -247,6 +248,18 @@ def test_a_loss_curve_contradicts_a_search(trials: list[TrialRecord], contradict
     (one,) = throughput_repetitions(whole)
     assert bool(bound.contradicted_by) == contradicted
     assert bool(one.figures["ndr_pps"].doubt) == contradicted
+
+
+def test_one_repetition_of_three_that_is_contradicted_is_in_the_interval() -> None:
+    """The doubt stood for the row, whose other repetitions nothing contradicts."""
+    others = [each.model_copy(update={"repetition": number}) for number in (2, 3) for each in [found()]]
+    searched = rfc2544_figures([found(), *curve(*LOST), *others]).throughput
+    assert searched is not None
+    assert searched.bounds[0].repetitions == 3
+    assert searched.bounds[0].contradicted_by is None
+    assert shared_doubt(["lost", "", ""]) == ""
+    assert shared_doubt(["", "lost", "lost", ""]) == "lost"
+    assert shared_doubt([]) == ""
 
 
 def test_tolerated_loss_contradicts_nothing() -> None:

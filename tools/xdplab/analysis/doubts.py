@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from xdplab.measure.comparison import Basis
-from xdplab.measure.measured import RepetitionFigures
+from xdplab.measure.measured import RepetitionFigures, shared_doubt
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.usable import usable_repetitions
@@ -123,7 +123,7 @@ def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
     if figure(metric).at_load and silences(side):
         silent = f"{silences(side)} of {side.repetitions} repetitions"
         yield f"no time-stamped frame of {side.forwarder}'s arrived in {silent}"
-    found = [one.figures[metric].doubt for one in figures]
+    found = [shared_doubt([one.figures[metric].doubt for one in figures])]
     found += [side.measured[metric].doubt] if metric in side.measured else []
     for said in dict.fromkeys(filter(None, found)):
         yield f"{side.forwarder}: {said}"

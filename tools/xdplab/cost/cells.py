@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a cell is made of: a kernel, a driver and its mode, and a forwarder, which is a few lines of shell there."""
 
+import json
 import os
 import shlex
 import shutil
@@ -28,6 +29,9 @@ KERNELS: dict[str, tuple[str, ...]] = {
 }
 #: The tester alone: its frames are dropped where they first arrive. Every cell's cost is what is above it.
 TESTER = "tester"
+#: Our own tester as a sender: what a frame costs that it sends as fast as it can, until a program of its own at the
+#: other end has counted it.
+SENDER = "xdpgen"
 #: What `xdplab cost` counts unless it is asked for others.
 FORWARDERS = (
     "xdp",
@@ -89,6 +93,8 @@ class InGuest:
         process: Its process, by name; "": the kernel forwards.
         sockets: It has AF_XDP sockets, so that the mode of the driver matters.
         flows: How many others it has learned before: a frame of each comes first (`send_flows` of the meter).
+        frames: It sends them itself: runs of so many and of twice as many, by bpf/cost/marked.c, and nothing is
+            subtracted; 0: the meter sends.
         prove: Shell that runs after the frames: a status other than 0, and a line that says why, where it is not what
             its title says.
         bypasses: Layer that its frames do not pass; where they do, the cell fails likewise.
@@ -101,6 +107,7 @@ class InGuest:
     process: str = ""
     sockets: bool = False
     flows: int = 0
+    frames: int = 0
     prove: str = "true"
     bypasses: str = ""
     reason: str = ""
@@ -141,6 +148,27 @@ def _xdp(asked: Any, driver: Driver) -> InGuest:
     if options.section:
         words.append(f"--section={options.section}")
     return InGuest(f"{shlex.join(words)} & $bb sleep 1", programs)
+
+
+#: Frames of the smaller run: what loading varies by is below an instruction of each.
+_SENT = 65536
+
+
+def _sender() -> InGuest:
+    """It writes its two trials, which end when the frames are sent."""
+    stream = {
+        "id": 0, "kind": "load", "tx_port": 0, "rx_port": 1, "frame_bytes": 64, "pps": None,
+        "src_mac": "02:00:00:00:00:10", "dst_mac": "02:00:00:00:00:11", "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2",
+    }  # fmt: skip
+    trial = {
+        "ports": [{"ifname": "a0", "tx_cpu": 0, "rx": "none"}, {"ifname": "a1"}], "warmup_s": 0, "duration_s": 1,
+        "drain_s": 0.01, "progress": False,
+    }  # fmt: skip
+    start = "\n".join(
+        f"$bb echo {shlex.quote(json.dumps({**trial, 'streams': [{**stream, 'count': count}]}))} >/run/trial{number}"
+        for number, count in ((1, _SENT), (2, 2 * _SENT))
+    )
+    return InGuest(start, _own(SENDER), frames=_SENT, title=title_of(SENDER))
 
 
 def _bridge(asked: Any, driver: Driver) -> InGuest:
@@ -290,6 +318,8 @@ def in_guest(name: str, driver: Driver) -> InGuest:
     """
     if name == TESTER:  # the same whatever sockets are bound like
         return InGuest("true", {}, sockets=True, title=title_of(name))
+    if name == SENDER:
+        return _sender()
     spec, asked = _asked(name)
     made = _IN_GUESTS[spec.name][1](asked, driver)
     return InGuest(**{**vars(made), "title": plain_name(spec)})
@@ -297,12 +327,13 @@ def in_guest(name: str, driver: Driver) -> InGuest:
 
 def title_of(name: str) -> str:
     """What a table calls it, whether this machine has it or not."""
-    return "tester alone" if name == TESTER else plain_name(_asked(name)[0])
+    own = {TESTER: "tester alone", SENDER: "xdpgen sends"}
+    return own.get(name) or plain_name(_asked(name)[0])
 
 
 def versions_of(name: str) -> dict[str, str]:
     """Of the programs that its options choose, on this machine."""
-    return {} if name == TESTER else dict(_asked(name)[1].versions(LocalHost()))
+    return {} if name in (TESTER, SENDER) else dict(_asked(name)[1].versions(LocalHost()))
 
 
 def is_there(name: str) -> bool:
@@ -320,7 +351,7 @@ def compile_source(name: str, note: Callable[[str], None]) -> None:
     Raises:
         InputError: as `in_guest`, or it does not compile.
     """
-    if name != TESTER:
+    if name not in (TESTER, SENDER):
         _asked(name)[1].make(note)
 
 

@@ -37,7 +37,7 @@ _APPEND = (
 )
 _MEMORY_MB = 1024
 #: Goes up when what is kept of a boot has another form.
-_FORMAT = b"6"
+_FORMAT = b"7"
 #: A seed moves everything in the guest's memory by so much: two programs that differ in length do, too.
 _MOVED_BYTES = 40_009
 #: Frames of the smaller burst, and pairs of bursts.
@@ -205,6 +205,11 @@ class Guest:
             Card(name, self.driver.device, wire) for name, wire in (("a0", 1), ("a1", 1), ("b1", 2), ("b0", 2))
         )
 
+    @property
+    def frames(self) -> int:
+        """Of the smaller burst."""
+        return self.forwarder.frames or FRAMES
+
     def archive(self) -> bytes:
         """Its first file system."""
         from nic.archive import base_archive, cpio
@@ -215,13 +220,15 @@ class Guest:
         from nic.archive import Entry, folder, program
 
         cell = (
-            f"DRIVER={self.driver.name} SINK={self.sink} FRAMES={FRAMES} ROUNDS={ROUNDS} "
-            f"FLOWS={self.forwarder.flows} PROCESS={self.forwarder.process}\n"
+            f"DRIVER={self.driver.name} SINK={self.sink} FRAMES={self.frames} ROUNDS={ROUNDS} "
+            f"FLOWS={self.forwarder.flows} PROCESS={self.forwarder.process} SENDS={self.forwarder.frames}\n"
             f"card_settings() {{ {self.driver.settings}; }}\nforward() {{\n{self.forwarder.start}\n}}\n"
             f"prove() {{\n{self.forwarder.prove}\n}}\n"
         )
         tools = {program_here(name): f"usr/bin/{name}" for name in ("ip", "bridge", "chrt", "ethtool")}
         files = {**_with_libraries({**tools, **self.forwarder.programs}), "usr/bin/meter": _built("meter")}
+        if self.forwarder.frames:
+            files["usr/bin/marked"] = _built("marked")
         parents = {str(parent) for place in files for parent in Path(place).parents} - {".", "usr", "lane"}
         return [
             *(folder(path) for path in ("lane", *sorted(parents))),

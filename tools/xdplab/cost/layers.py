@@ -15,6 +15,8 @@ from xdplab.cost.guest import Boot
 _KERNEL = 1 << 63
 #: Where modules and BPF programs are (Documentation/arch/x86/x86_64/mm.rst).
 _MODULES_BEGIN = 0xFFFFFFFFC0000000
+#: Function of all BPF programs.
+_PROGRAM = "bpf:program"
 #: Turned over in the address of a string move, what was counted is the bytes that it moved (count.c).
 _COPIED = 1 << 62
 #: What is counted at the first instruction of a kernel's function: system calls of 64-bit programs, and threads that
@@ -157,7 +159,11 @@ class Symbols:
         for first, end, module in modules:
             if first <= address < end:
                 return f"{module}:{self._at(module, address - first)}"
-        return "bpf:program"
+        return _PROGRAM
+
+    def is_program(self, address: int, modules: Sequence[tuple[int, int, str]]) -> bool:
+        """Whether it is in a BPF program."""
+        return address >= _MODULES_BEGIN and self.function(address, modules) == _PROGRAM
 
     def entry(self, name: str) -> int | None:
         """Address of a function of the kernel itself, where it has one of that name."""
@@ -193,7 +199,11 @@ def cost_of(boot: Boot, frames: int, symbols: Symbols, files: Mapping[str, str])
         event: per_frame(boot.counts.get(entry, ()), frames)
         for event, name in _ENTRIES.items() if (entry := symbols.entry(name)) is not None
     } | {COPIED: 0.0}  # fmt: skip
+    programs: list[Sequence[int]] = []
     for address, counts in boot.counts.items():
+        if symbols.is_program(address, boot.modules):  # one that each burst loads lies elsewhere each time
+            programs.append(counts)
+            continue
         count = per_frame(counts, frames)
         if not count:
             continue
@@ -203,6 +213,8 @@ def cost_of(boot: Boot, frames: int, symbols: Symbols, files: Mapping[str, str])
             events[COPIED] += count if layer_of(*function.rsplit(":", 1)) != TICKS else 0.0
             continue
         functions[function] = functions.get(function, 0.0) + count
+    if programs:
+        functions[_PROGRAM] = per_frame([sum(burst) for burst in zip(*programs, strict=True)], frames)
     return Cost(functions, per_frame(boot.bursts, frames), events)
 
 

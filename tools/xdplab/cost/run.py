@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab import __version__
-from xdplab.cost.cells import DRIVERS, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
+from xdplab.cost.cells import DRIVERS, SENDER, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
 from xdplab.cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
 from xdplab.cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
 from xdplab.hosts import LocalHost
@@ -190,7 +190,7 @@ def _asked(made: "Artefact | str", kernel: str, driver_name: str, name: str, see
     if isinstance(made, str):
         return _Asked(kernel, driver_name, name, forwarder, (), made)
     reason = forwarder.unsupported(kernel, driver)
-    sink = "a1" if name == TESTER else "b0"
+    sink = "a1" if name in (TESTER, SENDER) else "b0"
     guests = () if reason else tuple(Guest(made, driver, forwarder, sink, seed) for seed in seeds)
     return _Asked(kernel, driver_name, name, forwarder, guests, reason)
 
@@ -248,8 +248,11 @@ def cost_at(guest: Guest, symbols: Symbols, *, kept: bool = True) -> tuple[Cost,
     if kept and path.is_file():
         return Cost(**json.loads(path.read_text(encoding="ascii"))), 0.0
     counted = guest.boot()
-    cost = cost_of(counted, FRAMES, symbols, {f"/{place}": file for file, place in guest.forwarder.programs.items()})
-    if abs(cost.ticks / cost.counted - 1) > MAX_DISAGREEMENT:
+    cost = cost_of(
+        counted, guest.frames, symbols, {f"/{place}": file for file, place in guest.forwarder.programs.items()}
+    )
+    # a program that sends by itself also sleeps in its runs, until it looks whether they are over
+    if not guest.forwarder.frames and abs(cost.ticks / cost.counted - 1) > MAX_DISAGREEMENT:
         raise CellFailed(
             f"the guest's counter says {cost.ticks:,.1f} and the plugin {cost.counted:,.1f}: it slept, or spun"
         )
@@ -303,7 +306,8 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
     whole = [each for each in own if isinstance(each, Cost)]
     bare = [each for each in alone if isinstance(each, Cost)]
     costs = [each.layers for each in whole]
-    bases = [{} if asked.name == TESTER else each.layers for each in bare]
+    above = asked.name not in (TESTER, SENDER)
+    bases = [each.layers if above else {} for each in bare]
     names = sorted({name for each in (*costs, *bases) for name in each} - {*_NOT_ITS_OWN})
     layers = {name: [each.get(name, 0.0) - base.get(name, 0.0) for each, base in zip(costs, bases, strict=True)]
               for name in names}  # fmt: skip
@@ -311,17 +315,15 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
     ranges = {name: max(values) - min(values) for name, values in layers.items()}
     middle = {name: round(median(values), 2) for name, values in layers.items()}
     varies = max(totals) - min(totals) > MAX_RANGE * median(totals)
-    pairs = [
-        (each.events, ({} if asked.name == TESTER else base.events)) for each, base in zip(whole, bare, strict=True)
-    ]
+    pairs = [(each.events, (base.events if above else {})) for each, base in zip(whole, bare, strict=True)]
     events = {
         name: round(median(its[name] - base.get(name, 0.0) for its, base in pairs), 4)
         for name in EVENTS if all(name in its for its, _ in pairs)
     }  # fmt: skip
-    base = {} if asked.name == TESTER else bare[0].functions
-    above = {each: whole[0].functions.get(each, 0.0) - base.get(each, 0.0) for each in {*whole[0].functions, *base}}
+    base = bare[0].functions if above else {}
+    more = {each: whole[0].functions.get(each, 0.0) - base.get(each, 0.0) for each in {*whole[0].functions, *base}}
     functions = {
-        each: round(count, 2) for each, count in sorted(above.items(), key=lambda item: (-item[1], item[0]))
+        each: round(count, 2) for each, count in sorted(more.items(), key=lambda item: (-item[1], item[0]))
         if abs(count) >= _LEAST and layer_of(*each.rsplit(":", 1)) not in _NOT_ITS_OWN
     }  # fmt: skip
     return Cell(

@@ -25,6 +25,12 @@ Extended = Annotated[
 ]
 
 
+def shared_doubt(doubts: Sequence[str]) -> str:
+    """The first doubt where half of the repetitions or more have one: fewer are in the interval already."""
+    said = [each for each in doubts if each]
+    return said[0] if said and 2 * len(said) >= len(doubts) else ""
+
+
 class Measured(Model):
     """One figure. Without `low` and `high` it is exact, or, of a disturbed trial, says nothing."""
 
@@ -71,7 +77,7 @@ class Measured(Model):
             limited_by=max(limits, key=limits.count) if limits and low != high else "forwarder",
             share=None if None in shares else max(share for share in shares if share is not None),
             resolution=max(each.resolution for each in parts),
-            doubt=next((each.doubt for each in parts if each.doubt), ""),
+            doubt=shared_doubt([each.doubt for each in parts]),
             called=next((each.called for each in parts if each.called), ""),
         )
 

@@ -368,8 +368,9 @@ def contradiction(
 
 
 def worst(found: Sequence[Contradiction | None]) -> Contradiction | None:
-    """Of several repetitions the one with most loss."""
-    return max((each for each in found if each), key=lambda each: each.loss_ratio, default=None)
+    """Of several repetitions the one with most loss, where half of them or more are contradicted."""
+    known = [each for each in found if each]
+    return max(known, key=lambda each: each.loss_ratio, default=None) if 2 * len(known) >= len(found) else None
 
 
 def last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:

@@ -13,7 +13,7 @@ undisturbed slices of trials; else nothing is said. A row's own figure is of tha
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 from typing import NamedTuple, TypeVar
 
 from xdplab.analysis.doubts import doubts_of
@@ -70,6 +70,8 @@ def paired_repetitions(point: PointSummary, reference: PointSummary, metric: str
     needed = figure(metric).pairs
     if not pairs:
         return None
+    if all(figures.turns.get(metric) for pair in pairs for figures in pair):
+        return Paired(pairs, pairs, pairs, "turns")
     shares = [_share(pair, metric) for pair in pairs]
     little = [pair for pair, share in zip(pairs, shares, strict=True) if share is not None and share <= LITTLE]
     sliced = [pair for pair in pairs if all(_sliced(each.figures[metric]) is not None for each in pair)]
@@ -156,7 +158,7 @@ def difference(ours: PointSummary, theirs: PointSummary, metric: str, family: in
     None where too few pairs are clean on both sides.
     """
     paired = paired_repetitions(ours, theirs, metric)
-    if paired is None or paired.basis != "clean":
+    if paired is None or paired.basis not in ("clean", "turns"):
         return None
     values = [(one.value(metric), other.value(metric)) for one, other in paired.used]
     known = [(one, other) for one, other in values if one is not None and other is not None]
@@ -304,6 +306,8 @@ def _estimate(pairs: Sequence[Pair], metric: str) -> Interval | None:
 def _interval(pairs: Sequence[Pair], metric: str, basis: Basis) -> tuple[Sense, Interval | None]:
     """What is known of the ratio, from what is known of each side of each pair."""
     resolution = max((each.figures[metric].resolution for pair in pairs for each in pair), default=0.0)
+    if basis in ("turns", "few") and all(each.turns.get(metric) for pair in pairs for each in pair):
+        return _of_turns(pairs, metric, resolution)
     resolution = max(resolution, SLICES_RESOLUTION) if basis == "slices" else resolution
     ours, theirs = ([_ends(pair[side].figures[metric], basis) for pair in pairs] for side in (0, 1))
     floor = geometric_mean(unseen(_share(pair, metric) or 0.0) for pair in pairs) if basis == "bounds" else 1.0
@@ -313,6 +317,27 @@ def _interval(pairs: Sequence[Pair], metric: str, basis: Basis) -> tuple[Sense, 
 
 def _paired_interval(resolution: float, fixed: float) -> MakeInterval:
     return lambda above, below: ratio_interval([*zip(above, below, strict=True)], resolution=resolution, fixed=fixed)
+
+
+def _of_turns(pairs: Sequence[Pair], metric: str, resolution: float) -> tuple[Sense, Interval | None]:
+    """Student's t over rounds, of which each gives the median over its turns of the ratio within a turn.
+
+    The two stood side by side, and no slow spell met one of them alone: only the resolution is a floor.
+    """
+    ratios = [_of_round(ours.turns[metric], theirs.turns[metric], more=figure(metric).more) for ours, theirs in pairs]
+    if not all(0 < each < math.inf for each in ratios):
+        return "unknown", None
+    found = ratio_interval([(each, 1.0) for each in ratios], resolution=resolution, depth=None)
+    return ("exact", found) if found else ("unknown", None)
+
+
+def _of_round(ours: Mapping[int, float | None], theirs: Mapping[int, float | None], *, more: bool) -> float:
+    """Above 1 where ours is better; 0 or infinite where a lost frame is the percentile of most turns."""
+    both = [(ours[turn], theirs[turn]) for turn in ours.keys() & theirs.keys()]
+    ratios = [one / other if other else math.inf for one, other in both if one is not None and other is not None]
+    known = [each for each in ratios if not math.isnan(each)]  # two lost frames have no ratio
+    middle = median(known) if 2 * len(known) > len(both) else math.nan
+    return middle if more or not middle else 1 / middle
 
 
 def _of_ends(

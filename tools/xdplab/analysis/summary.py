@@ -6,9 +6,11 @@ with the ends that its disturbed part leaves. A percentile above which the data 
 is None: one stall of the machine is one sample, however many frames wait.
 """
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from xdplab.forwarders.base import mode_name
@@ -33,6 +35,8 @@ PERCENTILES = (P50, P99, P999)
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
 #: stalls that leave a trial undisturbed is less.
 TESTER_LIMIT_RATIO = 0.01
+#: Of a turn, frames above a percentile.
+MIN_ABOVE = 10
 #: A trial counts as clean over its unmarked slices where these are at least so much of it.
 MIN_UNMARKED = 0.5
 
@@ -52,12 +56,12 @@ def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = 
 
 
 def first_measured(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """Of each repetition the first trial that is measured and has a result."""
-    first: dict[int, TrialRecord] = {}
+    """Of each repetition the first trial that is measured and has a result, or that of each turn."""
+    first: dict[int, dict[int | None, TrialRecord]] = {}
     for trial in trials:
         if trial.purpose == "measure" and trial.result:
-            first.setdefault(trial.repetition, trial)
-    return [first[repetition] for repetition in sorted(first)]
+            first.setdefault(trial.repetition, {}).setdefault(trial.turn, trial)
+    return [trial for repetition in sorted(first) for trial in first[repetition].values()]
 
 
 def trials_by_point(trials: Iterable[TrialRecord]) -> dict[str, list[TrialRecord]]:
@@ -245,11 +249,48 @@ def _gone(trial: TrialRecord) -> float:
 def _repetitions(measured: Sequence[TrialRecord], own: Iterable[RepetitionFigures]) -> tuple[RepetitionFigures, ...]:
     """Latency, the method's own figures, or both of each repetition: a method may measure the two in one repetition."""
     found = {one.repetition: one for one in own}
-    for trial in measured:
-        timed, other = _figures(trial), found.get(trial.repetition)
+    for repetition, trials in itertools.groupby(measured, key=lambda trial: trial.repetition):
+        timed, other = _of_turns([*trials]), found.get(repetition)
         both = {**other.figures, **timed.figures} if other else timed.figures
-        found[trial.repetition] = timed.model_copy(update={"figures": both})
+        found[repetition] = timed.model_copy(update={"figures": both})
     return tuple(found[repetition] for repetition in sorted(found))
+
+
+def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
+    """Of one trial, or of those of its turns: medians over them, and each value with the number of its turn."""
+    parts = [_figures(trial) for trial in trials]
+    if trials[0].turn is None:
+        return parts[0]
+    turns = {
+        key: {
+            trial.turn: each.figures[key].value
+            for trial, each in zip(trials, parts, strict=True)
+            if trial.turn is not None and key in each.figures and _shown(key, each)
+        }
+        for key in dict.fromkeys(key for each in parts for key in each.figures)
+    }
+    limited = 2 * sum(_tester_limited(trial, 0.0) for trial in trials) >= len(trials)
+    figures = {}
+    for key, values in turns.items():
+        if 2 * len(values) > len(parts):
+            of_all = Measured.over([each.figures[key] for each in parts if key in each.figures])
+            figures[key] = of_all.model_copy(update={"limited_by": "tester" if limited else of_all.limited_by})
+    return parts[0].model_copy(
+        update={
+            "figures": figures,
+            "turns": {key: turns[key] for key in figures},
+            "loss_ratio": loss_of(trials) or 0.0,
+            "achieved_pps": fmean(each.achieved_pps for each in parts),
+            "forwarded_pps": fmean(each.forwarded_pps for each in parts),
+            "sample": sample_of(trials),
+        }
+    )
+
+
+def _shown(key: str, one: RepetitionFigures) -> bool:
+    """Whether enough frames of a turn lie above a percentile."""
+    percent = next((each.percent for each in PERCENTILES if each.key == key), None)
+    return percent is None or one.sample.arrived.count * (100 - percent) / 100 >= MIN_ABOVE
 
 
 def _figures(trial: TrialRecord) -> RepetitionFigures:
@@ -305,6 +346,7 @@ def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord
         if (
             known
             and known.percent
+            and own[0].turn is None
             and one.value is not None
             and if_enough_samples(own, known.percent, one.value) is None
         ):

@@ -179,6 +179,8 @@ def basis_words(found: Comparison) -> list[str]:
 
 def repeats(found: Comparison) -> str:
     """How many pairs it stands on, and whether the first attempts alone say the same."""
+    if found.basis == "turns":
+        return f"by {found.repetitions} rounds of turns"
     stands = f"{found.clean} of {found.repetitions} paired repetitions {'is' if found.clean == 1 else 'are'} clean"
     if found.basis == "bounds" and found.interval is not None:
         stands += f", {found.interval.pairs} decide as bounds"

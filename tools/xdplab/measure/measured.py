@@ -157,6 +157,8 @@ class RepetitionFigures(Model):
     forwarded_pps: float = 0.0
     #: Load that the study asked for, over all streams; None where it did not state one.
     offered_pps: float | None = None
+    #: Key of a figure -> number of a turn -> what was found in it, where the points of a repetition take turns.
+    turns: dict[str, dict[int, Extended | None]] = {}
     #: All latencies by rank of what was sent: what a larger disturbed share would leave is read from them.
     sample: SkipJsonSchema[Any] = Field(default=None, exclude=True, repr=False)
 

@@ -211,7 +211,12 @@ class Method(ABC, Generic[SpecT]):
 
     @abstractmethod
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """Take the trials of one repetition."""
+        """Take the trials of one repetition, or of one turn of it."""
+
+    @property
+    def turns(self) -> int:
+        """How often `measure` is called in a repetition whose points stand side by side; 0: they do not."""
+        return 0
 
     def check(self, study: StudySpec) -> None:
         """What only it can check of a study.

@@ -308,6 +308,8 @@ class TrialRecord(Model):
     trial: Count = 0
     #: Number of the attempt at it, from 0 on: a disturbed step of a search is taken again.
     attempt: Count = 0
+    #: Number of the turn, from 0 on, in a repetition whose points take turns; None: it has none.
+    turn: int | None = None
     #: `ok`, `disturbed` by the machine, `failed`, or `unsupported`: it cannot be measured as it was asked for.
     status: Literal["ok", "disturbed", "failed", "unsupported"]
     #: Of a status other than `ok`, in words.

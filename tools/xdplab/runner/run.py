@@ -10,10 +10,12 @@ a repetition (`session`) ends with a record in the journal whatever happens to i
 down testers, testbed and locks, each even if another fails; `close` writes the head again, with how the run ended.
 """
 
+import contextlib
+import itertools
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -49,6 +51,7 @@ from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import Testbed, TestbedLock
+from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
@@ -111,6 +114,8 @@ class StudyRun:
         self._points = {point.id: point for point in job.plan.points}
         #: Rounds after which it was enough.
         self._rounds: int | None = None
+        #: Why points do not stand side by side.
+        self._not_beside = ""
         #: Whether a repetition has failed.
         self._failed = False
 
@@ -136,7 +141,7 @@ class StudyRun:
             raise ended.interrupted or ended.error or XdplabError("the run did not start")
         return self._close(record, ended, time.monotonic() - began)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _put_back_afterwards(self, ended: _Ended) -> Iterator[None]:
         """Notes an error, and puts everything back after it as well; only bad input before any trial is raised."""
         try:
@@ -281,6 +286,10 @@ class StudyRun:
         for trial in self._job.earlier_trials:
             self._repeats.seen(trial)
         order = self._to_do(planned)
+        if self._plan.method.turns:
+            self._not_beside = self._why_not_beside([each.point for each in planned])
+            if self._not_beside:
+                self._listener.note(f"points take their turns one after another: {self._not_beside}")
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise NothingMeasurable(f"study {self._study.name}: nothing can be measured here: {reasons}")
@@ -292,9 +301,14 @@ class StudyRun:
             if number:
                 left_s = (time.monotonic() - began) / number * (len(order) - number)
             repetition = order[number]
-            number += 1
-            self._listener.starting(repetition.point, repetition.number, number, len(order), left_s)
-            self._measure(repetition)
+            together = self._side_by_side(order[number:])
+            if together:
+                self._take_turns(together, number, len(order), left_s)
+                number += len(together)
+            else:
+                number += 1
+                self._listener.starting(repetition.point, repetition.number, number, len(order), left_s)
+                self._measure(repetition)
             round_over = number == len(order) or order[number].number != repetition.number
             if round_over and self._job.enough(repetition.number + 1, self._failed):
                 self._rounds = repetition.number + 1
@@ -306,6 +320,52 @@ class StudyRun:
     def _to_do(self, repetitions: Iterable[Repetition]) -> list[Repetition]:
         """Those that an earlier part of the run has not completed."""
         return [each for each in repetitions if (each.point.id, each.number) not in self._done]
+
+    def _side_by_side(self, order: Sequence[Repetition]) -> list[Repetition]:
+        """The repetitions at the beginning of `order` whose points stand next to one another and take turns.
+
+        Else a point takes its turns by itself, one after another.
+        """
+        if not self._plan.method.turns or self._not_beside:
+            return []
+        return list(itertools.takewhile(lambda each: each.number == order[0].number, order))
+
+    def _why_not_beside(self, points: Sequence[Point]) -> str:
+        """Why these points cannot stand side by side; empty where they can."""
+        if not isinstance(self._testbed, EmbeddedTestbed):
+            return "its ports are there once"
+        if len(self._study.all_testers) > 1:
+            return "one tester at a time has the ports"
+        if self._testbed.pods:
+            return "its containers are there once"
+        if _has_system_setting(self._plan, points):
+            return "a setting of the whole machine is not the same for all"
+        return ""
+
+    def _take_turns(self, repetitions: Sequence[Repetition], number: int, of: int, left_s: float) -> None:
+        """Start all, then turns in random order, each point awake in its own only; then end all, whatever happens."""
+        assert isinstance(self._testbed, EmbeddedTestbed)
+        turns, began = self._plan.method.turns, time.monotonic()
+        chance = random.Random(f"{self._study.seed}:{repetitions[0].number}:turns")  # noqa: S311 - an order
+        places = {point_id: place for place, point_id in enumerate(self._points)}
+        sessions: list[PointSession] = []
+        with contextlib.ExitStack() as stack:
+            for repetition in repetitions:
+                number += 1
+                self._listener.starting(repetition.point, repetition.number, number, of, left_s)
+                key = repetition.point.id, repetition.number
+                self._taken = [each for each in self._job.earlier_trials if (each.point_id, each.repetition) == key]
+                session = self._session(repetition, self._testbed.beside(places[repetition.point.id]))
+                sessions.append(session)
+                stack.callback(session.end)
+                session.begin()
+                session.sleep()
+            for turn in range(turns):
+                left_now = max(left_s - (time.monotonic() - began), 0.0)
+                where = f"round {repetitions[0].number + 1}, turn {turn + 1} of {turns}"
+                self._listener.progress(f"{where}: {len(sessions)} side by side   [left {left_now:.0f} s]")
+                for session in chance.sample(sessions, len(sessions)):
+                    session.take_turn(turn)
 
     def _add_round(self, order: list[Repetition]) -> bool:
         """Append a repetition that replaces a disturbed one; False when there is nothing left to do."""
@@ -347,13 +407,13 @@ class StudyRun:
         self._testbed.reconnect()
         self._testers.close()
 
-    def _session(self, repetition: Repetition) -> PointSession:
+    def _session(self, repetition: Repetition, testbed: Testbed | None = None) -> PointSession:
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
         return PointSession(
             SessionContext(
                 repetition=repetition,
                 method=self._plan.method,
-                testbed=self._testbed,
+                testbed=testbed or self._testbed,
                 tester=tester,
                 rx_program=rx_program,
                 ceiling_pps=ceiling_pps,
@@ -374,7 +434,7 @@ class StudyRun:
         self._failed |= trial.status == "failed"
         if trial.result is not None:
             self._measuring_s += trial.result.elapsed_s
-        if trial.result is not None or trial.status != "ok":
+        if (trial.result is not None and trial.turn is None) or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)
 
 

@@ -3,9 +3,11 @@
 
 import contextlib
 import dataclasses
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -115,6 +117,14 @@ class PointSession:
         self._traffic_s = 0.0
         self._forwarder_s = 0.0
         self._started_ns = 0
+        self._status: Literal["ok", "failed", "unsupported"] = "ok"
+        self._reason = ""
+        self._tail: tuple[str, ...] = ()
+        self._link: LinkLost | None = None
+        #: Whether nothing more is measured, and whether that has been raised.
+        self._over = self._raised = False
+        #: Of the trials, in a repetition whose points take turns.
+        self._turn: int | None = None
 
     @property
     def forwarder(self) -> Forwarder[Any]:
@@ -139,27 +149,84 @@ class PointSession:
         Raises:
             LinkLost: the connection to a host was lost. Everything is put back, over a new one; there is no record.
         """
-        status: Literal["ok", "failed", "unsupported"] = "ok"
-        reason = before
-        tail: tuple[str, ...] = ()
-        link: LinkLost | None = None
         try:
+            self.begin(before)
+            for turn in range(self._method.turns) or (None,):
+                self._turn = turn
+                self.measure()
+        finally:
+            self.end()
+
+    def begin(self, before: str = "") -> None:
+        """Start the forwarder and prove the path."""
+        self._reason = before
+        with self._failing():
             self._prepare()
             self._method.prove(self)
             self._setup_s = time.monotonic() - self._began
-            traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps)
+
+    def measure(self) -> None:
+        """All trials, or those of one turn; nothing where it has failed before."""
+        if self._over:
+            return
+        traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps)
+        with self._failing():
             self._method.measure(self, traffic.at(self.ceiling_pps))
-            prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
+
+    def take_turn(self, number: int) -> None:
+        """Awake, one turn of the trials, asleep again."""
+        self._turn = number
+        self.wake()
+        try:
+            self.measure()
+        finally:
+            self.sleep()
+
+    def sleep(self) -> None:
+        """Its processes are stopped while others measure: they poll nothing, and the kernel forwards what comes."""
+        self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """The opposite; what is not asleep stays awake."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self._forwarder.pids():
+            with contextlib.suppress(ProcessLookupError):  # its crash is seen by its own turn
+                os.kill(pid, number)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What goes wrong is kept for the record at the end."""
+        try:
+            yield
         except Unsupported as exc:
-            status, reason = "unsupported", str(exc)
+            self._over, self._status, self._reason = True, "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
+            self._over = self._raised = True
             raise
         except LinkLost as exc:
-            link = exc
+            self._over, self._link = True, exc
         except XdplabError as exc:
-            status, reason = "failed", str(exc)
+            self._over, self._status, self._reason = True, "failed", str(exc)
             with contextlib.suppress(LinkLost):
-                reason, tail = self._with_cause(reason), self._forwarder.log_tail()
+                self._reason, self._tail = self._with_cause(self._reason), self._forwarder.log_tail()
+        except BaseException:
+            self._over = self._raised = True
+            raise
+
+    def end(self) -> None:
+        """Prove that it still works, put everything back, and record how it ended.
+
+        Raises:
+            LinkLost: as `carry_out`.
+        """
+        if self._turn is not None:
+            self.wake()
+        try:
+            if not self._over:
+                with self._failing():
+                    prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
         finally:
             with deferred():
                 try:
@@ -168,17 +235,21 @@ class PointSession:
                     with contextlib.suppress(XdplabError):
                         self._around.close()
                     raise
-        if lost and status != "ok":  # it failed of that, whatever it says
-            link = LinkLost(f"lost the connection to host {', '.join(lost)}")
-        if link is not None:
-            raise link
+        if self._raised:
+            return
+        if lost and self._status != "ok":  # it failed of that, whatever it says
+            self._link = LinkLost(f"lost the connection to host {', '.join(lost)}")
+        if self._link is not None:
+            raise self._link
         times = {
             "repetition_s": time.monotonic() - self._began,
             "traffic_s": self._traffic_s,
             "forwarder_s": self._forwarder_s,
         }
         rounded = {name: round(seconds, 3) for name, seconds in times.items()}
-        self._emit(self._record(purpose="end", status=status, reason=reason, log_tail=tail, **rounded))
+        self._emit(
+            self._record(purpose="end", status=self._status, reason=self._reason, log_tail=self._tail, **rounded)
+        )
 
     def trial(
         self,
@@ -277,7 +348,9 @@ class PointSession:
         cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
         return self._record(
-            status="disturbed" if disturbance.disturbed else "ok",
+            turn=self._turn,
+            # turns stand whatever the machine did: it met the others as well
+            status="disturbed" if disturbance.disturbed and self._turn is None else "ok",
             reason="; ".join(disturbance.reasons),
             purpose=purpose,
             clause=clause,
@@ -375,6 +448,7 @@ class PointSession:
             still_well=self._forwarder.crashed,
             trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
             watch=watch_of(self._forwarder, self._dut),
+            in_turns=self._turn is not None,
         )
 
     def _clean_up(self) -> list[str]:

@@ -9,6 +9,7 @@ NAPI; `gro on` switches NAPI on only when it changes while the link is up; NAPI 
 `threaded` is set; native XDP needs at least as many receive queues as the peer has transmit queues.
 """
 
+import copy
 import os
 import secrets
 import shutil
@@ -31,16 +32,25 @@ _HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
 class EmbeddedTestbed(OneMachine):
     """Three hosts on one machine; nothing but namespaces of its own is touched.
 
+    `_place`: its number among places that stand side by side (`beside`).
+
     With `one_tester_host` the ports of C are in A's namespace, for a tester whose one process must reach both ends.
     `pods` is how many containers there are next to B, namespaces without links.
     """
+
+    _place = 0
 
     def __init__(self, spec: TestbedSpec, one_tester_host: bool = False, pods: int = 0) -> None:
         self.spec = spec
         self.layout = default_layout(spec)
         self.lock = TestbedLock(spec.name)
         self._held = HeldCpus()
-        tag = secrets.token_hex(2)
+        self._one_tester_host = one_tester_host
+        self._beside: list[EmbeddedTestbed] = []
+        self._name_all(pods)
+
+    def _name_all(self, pods: int) -> None:
+        spec, tag, one_tester_host = self.spec, secrets.token_hex(2), self._one_tester_host
         self._netns = {host: f"xdplab-{tag}-{host}" for host in (*"ABC", *_pod_names(pods))}
         self._hosts = {host: NetnsHost(host, netns) for host, netns in self._netns.items()}
         self.pods = tuple(self._hosts[name] for name in _pod_names(pods))
@@ -56,6 +66,24 @@ class EmbeddedTestbed(OneMachine):
             for role, home in _HOME.items()
             for at in ("A" if one_tester_host and home == "C" else home,)
         }
+
+    def beside(self, number: int) -> "EmbeddedTestbed":
+        """Place `number` for a forwarder that stands next to others, from 0 on, which is this testbed itself.
+
+        Hosts and links of its own, and the lock, CPUs and `down` of this one.
+        """
+        while len(self._beside) < number:
+            place = copy.copy(self)
+            place._beside, place._place = [], len(self._beside) + 1
+            place._name_all(len(self.pods))
+            self._beside.append(place)
+            place._build()
+        return self._beside[number - 1] if number else self
+
+    def folder_on(self, host: Host) -> FilePath:
+        """In the state folder; places that stand side by side have one for each forwarder, and the tester's."""
+        folder = super().folder_on(host)
+        return folder / f"beside{self._place}" if self._place and host is not self.tester_host else folder
 
     @property
     def dut(self) -> Host:
@@ -79,23 +107,28 @@ class EmbeddedTestbed(OneMachine):
         try:
             self._hold_cpus()
             self.lock.remember_boots(self.system)
-            for host, netns in self._netns.items():
-                self._add_netns(netns)
-                self._hosts[host].write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
-                self._hosts[host].write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
-            for left, right in _LINKS:
-                self._add_link(self.ports[left], self.ports[right])
-            for role in ("b0", "b1", "d0", "d1"):  # the peers that frames are redirected to
-                self._switch_napi_on(self.ports[role])
+            self._build()
         except BaseException:
             self.down()
             raise
 
+    def _build(self) -> None:
+        for host, netns in self._netns.items():
+            self._add_netns(netns)
+            self._hosts[host].write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
+            self._hosts[host].write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+        for left, right in _LINKS:
+            self._add_link(self.ports[left], self.ports[right])
+        for role in ("b0", "b1", "d0", "d1"):  # the peers that frames are redirected to
+            self._switch_napi_on(self.ports[role])
+
     def down(self) -> None:
         """Remove everything that `up` made; safe to call twice."""
         if self.lock.held:
-            for host in self._hosts.values():
-                host.close()
+            for place in (self, *self._beside):
+                for host in place._hosts.values():
+                    host.close()
+            self._beside = []
             _remove(self.lock)
             shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
             if not self.lock.changed:

@@ -63,7 +63,8 @@ class Xdpgen(Tester):
         self.options = options or XdpgenOptions()
         #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
         self.sender = sender
-        self._session: _Session | None = None
+        #: By the ends of a path, where paths take turns.
+        self._sessions: dict[tuple[str, ...], _Session] = {}
         #: Whether something of it is at the ports between trials: sockets of AF_XDP, or a reflector elsewhere.
         self._at_ports = False
         self._new_flows = NewFlows()
@@ -104,16 +105,21 @@ class Xdpgen(Tester):
             each |= {"tx_cpu": part.cpu} if part.cpu != context.layout.tester_tx else {}
             each |= {"first_flow": part.first_flow} if part.first_flow else {}
         given = {"streams": streams, "sender": self.sender, "flow_figures": self.options.flow_figures}
-        given |= {"slices": _watched(context)} if self.options.slices and _has_latencies(trial) else {}
+        slices = self.options.slices and not context.in_turns and _has_latencies(trial)
+        given |= {"slices": _watched(context)} if slices else {}
         asked = {**_configuration(context, divided), **given}
-        if self._session is not None and self._session.place != (context.host, context.workdir):
+        place = (context.host, context.workdir)
+        if any(each.place != place for each in self._sessions.values()):
             self.close()
-        if self._session is None:
-            self._session = _Session(context)
+        # one for each path: with other ports a process loads all of its programs again
+        ends = (context.ports.first.ifname, context.ports.last.ifname) if context.in_turns else ()
         try:
-            report = self._session.ask(asked, context, trial)
+            if ends not in self._sessions:
+                self._sessions[ends] = _Session(context)
+            session = self._sessions[ends]
+            report = session.ask(asked, context, trial)
             self._at_ports = report["sender"] != "live" or context.ports.far
-            if self._session.ends_with_thread:
+            if session.ends_with_thread:
                 self.close()
             return _result(report, trial, parts, context.watch)
         except BaseException:
@@ -127,9 +133,9 @@ class Xdpgen(Tester):
 
     def close(self) -> None:
         """End the process."""
-        if self._session is not None:
-            self._session.stop()
-        self._session, self._at_ports = None, False
+        while self._sessions:
+            self._sessions.popitem()[1].stop()
+        self._at_ports = False
 
     def identity(self) -> Mapping[str, str] | None:
         """The programs, by their digests, and the settings."""

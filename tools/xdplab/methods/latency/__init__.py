@@ -44,6 +44,10 @@ COLUMNS = (
 _RATE_TRIAL_S = 0.5
 
 
+#: A turn is over when nothing more has come for so long.
+_DRAIN_IDLE_S = 0.01
+
+
 class LatencySpec(MethodSpec):
     """Method `latency`: probes at a rate, next to a load, after a warm-up that is not counted."""
 
@@ -59,6 +63,9 @@ class LatencySpec(MethodSpec):
     warmup_s: float = Field(default=0.3, ge=0, le=60)
     #: How long late frames are waited for at the most.
     drain_s: float = Field(default=0.2, ge=0.01, le=10)
+    #: Points stand side by side in each repetition, and take so many turns, a trial of each load in one; 0: one point
+    #: after another.
+    turns: int = Field(default=0, ge=0, le=200)
 
 
 class Latency(Method[LatencySpec]):
@@ -83,7 +90,12 @@ class Latency(Method[LatencySpec]):
         """One trial; before it one at the light load, and a short one when the load is a share of a rate to measure."""
         light = [self.spec.warmup_s + self.spec.light_duration_s] if self.spec.light_pps else []
         extra = [_RATE_TRIAL_S] if traffic.load_share is not None else []
-        return [*light, *extra, self.spec.warmup_s + self.spec.duration_s]
+        return [*light, *extra, self.spec.warmup_s + self.spec.duration_s] * max(self.turns, 1)
+
+    @property
+    def turns(self) -> int:
+        """As the study says."""
+        return self.spec.turns
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Probes and load, or the light load; a load that is a share of what the forwarder carries is none of them."""
@@ -101,7 +113,13 @@ class Latency(Method[LatencySpec]):
         session.trial(self._trial((*probe_streams(traffic), *load_streams(traffic, load_pps)), spec.duration_s))
 
     def _trial(self, streams: tuple[StreamSpec, ...], duration_s: float) -> TrialSpec:
-        return TrialSpec(streams=streams, duration_s=duration_s, warmup_s=self.spec.warmup_s, drain_s=self.spec.drain_s)
+        return TrialSpec(
+            streams=streams,
+            duration_s=duration_s,
+            warmup_s=self.spec.warmup_s,
+            drain_s=self.spec.drain_s,
+            drain_idle_s=_DRAIN_IDLE_S if self.turns else None,
+        )
 
     def _forwarding_rate(self, session: Session, traffic: TrafficSpec) -> float:
         """Frames per second that come through when the tester's top rate is offered."""

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from xdplab.forwarders.base import mode_name
@@ -261,20 +261,19 @@ def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
     parts = [_figures(trial) for trial in trials]
     if trials[0].turn is None:
         return parts[0]
+    by_turn = [(trial.turn or 0, each) for trial, each in zip(trials, parts, strict=True)]
     turns = {
-        key: {
-            trial.turn: each.figures[key].value
-            for trial, each in zip(trials, parts, strict=True)
-            if trial.turn is not None and key in each.figures and _shown(key, each)
-        }
+        key: {turn: value for turn, each in by_turn if (value := _of_turn(key, each)) is not None}
         for key in dict.fromkeys(key for each in parts for key in each.figures)
     }
     limited = 2 * sum(_tester_limited(trial, 0.0) for trial in trials) >= len(trials)
     figures = {}
     for key, values in turns.items():
         if 2 * len(values) > len(parts):
+            middle = median(values.values())
             of_all = Measured.over([each.figures[key] for each in parts if key in each.figures])
-            figures[key] = of_all.model_copy(update={"limited_by": "tester" if limited else of_all.limited_by})
+            own = {"value": middle, "low": middle, "high": middle, "limited_by": "tester" if limited else "forwarder"}
+            figures[key] = of_all.model_copy(update=own)
     return parts[0].model_copy(
         update={
             "figures": figures,
@@ -287,10 +286,14 @@ def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
     )
 
 
-def _shown(key: str, one: RepetitionFigures) -> bool:
-    """Whether enough frames of a turn lie above a percentile."""
+def _of_turn(key: str, one: RepetitionFigures) -> float | None:
+    """A figure of one turn. A percentile needs enough frames above it, and is infinite where none came at all."""
     percent = next((each.percent for each in PERCENTILES if each.key == key), None)
-    return percent is None or one.sample.arrived.count * (100 - percent) / 100 >= MIN_ABOVE
+    if percent is None:
+        return one.value(key)
+    if not one.sample.count:
+        return math.inf if one.achieved_pps else None
+    return one.value(key) if one.sample.count * (100 - percent) / 100 >= MIN_ABOVE else None
 
 
 def _figures(trial: TrialRecord) -> RepetitionFigures:

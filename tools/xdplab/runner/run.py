@@ -56,6 +56,8 @@ from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
 T = TypeVar("T")
+#: Points that stand side by side whatever they differ in.
+MOST_BESIDE = 12
 
 
 @dataclass(frozen=True)
@@ -288,7 +290,9 @@ class StudyRun:
         order = self._to_do(planned)
         if self._plan.method.turns:
             self._not_beside = self._why_not_beside([each.point for each in planned])
-            if self._not_beside:
+            if not self._not_beside:
+                order = self._by_group(order)
+            else:
                 self._listener.note(f"points take their turns one after another: {self._not_beside}")
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
@@ -328,7 +332,23 @@ class StudyRun:
         """
         if not self._plan.method.turns or self._not_beside:
             return []
-        return list(itertools.takewhile(lambda each: each.number == order[0].number, order))
+        first = self._group(order[0])
+        return list(itertools.takewhile(lambda each: self._group(each) == first, order))
+
+    def _group(self, repetition: Repetition) -> tuple[int, str]:
+        """The round, and which of its points stand side by side: all, or, of many, those that are compared."""
+        few = len(self._points) <= MOST_BESIDE
+        return repetition.number, "" if few else repetition.point.setting
+
+    def _place(self, repetition: Repetition) -> int:
+        return [*self._points].index(repetition.point.id)
+
+    def _by_group(self, order: Sequence[Repetition]) -> list[Repetition]:
+        """The same with the members of each group next to one another, groups as their first members come."""
+        first: dict[tuple[int, str], int] = {}
+        for at, each in enumerate(order):
+            first.setdefault(self._group(each), at)
+        return sorted(order, key=lambda each: (each.number, first[self._group(each)]))
 
     def _why_not_beside(self, points: Sequence[Point]) -> str:
         """Why these points cannot stand side by side; empty where they can."""
@@ -347,25 +367,30 @@ class StudyRun:
         assert isinstance(self._testbed, EmbeddedTestbed)
         turns, began = self._plan.method.turns, time.monotonic()
         chance = random.Random(f"{self._study.seed}:{repetitions[0].number}:turns")  # noqa: S311 - an order
-        places = {point_id: place for place, point_id in enumerate(self._points)}
+        places = {each.point.id: place for place, each in enumerate(sorted(repetitions, key=self._place))}
         sessions: list[PointSession] = []
         with contextlib.ExitStack() as stack:
-            for repetition in repetitions:
-                number += 1
-                self._listener.starting(repetition.point, repetition.number, number, of, left_s)
-                key = repetition.point.id, repetition.number
-                self._taken = [each for each in self._job.earlier_trials if (each.point_id, each.repetition) == key]
-                session = self._session(repetition, self._testbed.beside(places[repetition.point.id]))
-                sessions.append(session)
-                stack.callback(session.end)
-                session.begin()
-                session.sleep()
-            for turn in range(turns):
-                left_now = max(left_s - (time.monotonic() - began), 0.0)
-                where = f"round {repetitions[0].number + 1}, turn {turn + 1} of {turns}"
-                self._listener.progress(f"{where}: {len(sessions)} side by side   [left {left_now:.0f} s]")
-                for session in chance.sample(sessions, len(sessions)):
-                    session.take_turn(turn)
+            try:
+                for repetition in repetitions:
+                    number += 1
+                    self._listener.starting(repetition.point, repetition.number, number, of, left_s)
+                    key = repetition.point.id, repetition.number
+                    self._taken = [each for each in self._job.earlier_trials if (each.point_id, each.repetition) == key]
+                    session = self._session(repetition, self._testbed.beside(places[repetition.point.id]))
+                    sessions.append(session)
+                    stack.callback(session.end)
+                    session.begin()
+                    session.sleep()
+                for turn in range(turns):
+                    left_now = max(left_s - (time.monotonic() - began), 0.0)
+                    where = f"round {repetitions[0].number + 1}, turn {turn + 1} of {turns}"
+                    self._listener.progress(f"{where}: {len(sessions)} side by side   [left {left_now:.0f} s]")
+                    for session in chance.sample(sessions, len(sessions)):
+                        session.take_turn(turn)
+            except BaseException:
+                for session in sessions:  # a run that goes on takes the turns that are left of it
+                    session.abandon()
+                raise
 
     def _add_round(self, order: list[Repetition]) -> bool:
         """Append a repetition that replaces a disturbed one; False when there is nothing left to do."""

@@ -115,7 +115,7 @@ class PointSession:
         self.sender_full = False
         self._setup_s = 0.0
         self._traffic_s = 0.0
-        self._forwarder_s = 0.0
+        self._forwarder_s = self._own_s = 0.0
         self._started_ns = 0
         self._status: Literal["ok", "failed", "unsupported"] = "ok"
         self._reason = ""
@@ -160,7 +160,7 @@ class PointSession:
     def begin(self, before: str = "") -> None:
         """Start the forwarder and prove the path."""
         self._reason = before
-        with self._failing():
+        with self._failing(), self._own_time():
             self._prepare()
             self._method.prove(self)
             self._setup_s = time.monotonic() - self._began
@@ -170,7 +170,7 @@ class PointSession:
         if self._over:
             return
         traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps)
-        with self._failing():
+        with self._failing(), self._own_time():
             self._method.measure(self, traffic.at(self.ceiling_pps))
 
     def take_turn(self, number: int) -> None:
@@ -181,6 +181,10 @@ class PointSession:
             self.measure()
         finally:
             self.sleep()
+
+    def abandon(self) -> None:
+        """Put everything back at its end, and do not record that it is over."""
+        self._over = self._raised = True
 
     def sleep(self) -> None:
         """Its processes are stopped while others measure: they poll nothing, and the kernel forwards what comes."""
@@ -194,6 +198,15 @@ class PointSession:
         for pid in self._forwarder.pids():
             with contextlib.suppress(ProcessLookupError):  # its crash is seen by its own turn
                 os.kill(pid, number)
+
+    @contextlib.contextmanager
+    def _own_time(self) -> Iterator[None]:
+        """What the repetition takes, without what others do in between."""
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._own_s += time.monotonic() - began_s
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -223,18 +236,19 @@ class PointSession:
         """
         if self._turn is not None:
             self.wake()
-        try:
-            if not self._over:
-                with self._failing():
-                    prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
-        finally:
-            with deferred():
-                try:
-                    lost = self._clean_up()
-                except HostLost:  # as far as it goes; else it would be done when the interpreter ends
-                    with contextlib.suppress(XdplabError):
-                        self._around.close()
-                    raise
+        with self._own_time():
+            try:
+                if not self._over:
+                    with self._failing():
+                        prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
+            finally:
+                with deferred():
+                    try:
+                        lost = self._clean_up()
+                    except HostLost:  # as far as it goes; else it would be done when the interpreter ends
+                        with contextlib.suppress(XdplabError):
+                            self._around.close()
+                        raise
         if self._raised:
             return
         if lost and self._status != "ok":  # it failed of that, whatever it says
@@ -242,7 +256,7 @@ class PointSession:
         if self._link is not None:
             raise self._link
         times = {
-            "repetition_s": time.monotonic() - self._began,
+            "repetition_s": self._own_s,
             "traffic_s": self._traffic_s,
             "forwarder_s": self._forwarder_s,
         }

@@ -46,12 +46,15 @@ class EmbeddedTestbed(OneMachine):
         self.lock = TestbedLock(spec.name)
         self._held = HeldCpus()
         self._one_tester_host = one_tester_host
+        self._tag = secrets.token_hex(2)
         self._beside: list[EmbeddedTestbed] = []
         self._name_all(pods)
 
     def _name_all(self, pods: int) -> None:
-        spec, tag, one_tester_host = self.spec, secrets.token_hex(2), self._one_tester_host
-        self._netns = {host: f"xdplab-{tag}-{host}" for host in (*"ABC", *_pod_names(pods))}
+        """Interfaces of places have the same names, in namespaces of their own."""
+        spec, tag, one_tester_host = self.spec, self._tag, self._one_tester_host
+        place = f"{self._place + 1}" if self._place else ""
+        self._netns = {host: f"xdplab-{tag}-{host}{place}" for host in (*"ABC", *_pod_names(pods))}
         self._hosts = {host: NetnsHost(host, netns) for host, netns in self._netns.items()}
         self.pods = tuple(self._hosts[name] for name in _pod_names(pods))
         self.ports = {

@@ -112,7 +112,8 @@ class Xdpgen(Tester):
         if any(each.place != place for each in self._sessions.values()):
             self.close()
         # one for each path: with other ports a process loads all of its programs again
-        ends = (context.ports.first.ifname, context.ports.last.ifname) if context.in_turns else ()
+        ports = context.ports
+        ends = tuple(f"{each.netns} {each.ifname}" for each in (ports.first, ports.last)) if context.in_turns else ()
         try:
             if ends not in self._sessions:
                 self._sessions[ends] = _Session(context)

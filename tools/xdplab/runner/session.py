@@ -123,6 +123,8 @@ class PointSession:
         self._link: LinkLost | None = None
         #: Whether nothing more is measured, and whether that has been raised.
         self._over = self._raised = False
+        #: Its processes are stopped.
+        self._asleep = False
         #: Of the trials, in a repetition whose points take turns.
         self._turn: int | None = None
 
@@ -188,11 +190,14 @@ class PointSession:
 
     def sleep(self) -> None:
         """Its processes are stopped while others measure: they poll nothing, and the kernel forwards what comes."""
+        self._asleep = True
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """The opposite; what is not asleep stays awake."""
-        self._signal(signal.SIGCONT)
+        """The opposite, of what this session has stopped: a forwarder of another machine is never asked to sleep."""
+        if self._asleep:
+            self._signal(signal.SIGCONT)
+        self._asleep = False
 
     def _signal(self, number: signal.Signals) -> None:
         for pid in self._forwarder.pids():
@@ -234,8 +239,7 @@ class PointSession:
         Raises:
             LinkLost: as `carry_out`.
         """
-        if self._turn is not None:
-            self.wake()
+        self.wake()
         with self._own_time():
             try:
                 if not self._over:

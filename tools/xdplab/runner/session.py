@@ -362,14 +362,15 @@ class PointSession:
         now = counting.counters() if counting else {}
         use = between(before, after)
         disturbance = judge_trial(self._rule, result, use, self._dut)
+        # turns stand whatever the machine did: it met the others as well
+        disturbed = disturbance.disturbed and self._turn is None
         whole = result.restart_own_ns is None  # else the process that ended took its time with it
         cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
         return self._record(
             turn=self._turn,
-            # turns stand whatever the machine did: it met the others as well
-            status="disturbed" if disturbance.disturbed and self._turn is None else "ok",
-            reason="; ".join(disturbance.reasons),
+            status="disturbed" if disturbed else "ok",
+            reason="; ".join(disturbance.reasons) if disturbed else "",
             purpose=purpose,
             clause=clause,
             trial=number,

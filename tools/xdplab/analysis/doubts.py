@@ -2,7 +2,7 @@
 """Why no winner may be named between two points, and what has to be said next to their ratio (docs/claims.md)."""
 
 from collections.abc import Iterator, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import NamedTuple
 
 from xdplab.measure.comparison import Basis
@@ -132,7 +132,8 @@ def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
 def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     """A latency is of the load that was sent; what a disturbed machine kept from leaving is in the disturbed share."""
     asked = fmean(one.offered_pps or one.achieved_pps for one in figures)
-    sent = fmean(one.achieved_pps for one in figures)
+    middle = median if all(one.turns for one in figures) else fmean  # few turns that fell short move no median
+    sent = middle(one.achieved_pps for one in figures)
     taken = fmean(away(one.figures[metric].share) for one in figures)
     at, advice = f"{significant(asked / 1e3)} kpps", "ask for less, or repeat on a quieter machine"
     if sent < (MIN_ACHIEVED - taken) * asked:

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 from xdplab.forwarders.base import mode_name
@@ -279,8 +279,8 @@ def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
             "figures": figures,
             "turns": {key: turns[key] for key in figures},
             "loss_ratio": loss_of(trials) or 0.0,
-            "achieved_pps": fmean(each.achieved_pps for each in parts),
-            "forwarded_pps": fmean(each.forwarded_pps for each in parts),
+            "achieved_pps": median(each.achieved_pps for each in parts),
+            "forwarded_pps": median(each.forwarded_pps for each in parts),
             "sample": sample_of(trials),
         }
     )

@@ -2,6 +2,7 @@
 """`xdplab run --dry-run`: no two points look the same, and of a run that goes on only what is left is told."""
 
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 from lab import micro_records, studies
@@ -17,6 +18,7 @@ from xdplab.measure.datapath import DatapathStats
 from xdplab.model import StudySpec, validated
 from xdplab.runner import Plan, make_plan
 from xdplab.runner.plan import Repetition
+from xdplab.runner.turns import group_of, in_groups
 from xdplab.testers import make_tester
 
 
@@ -83,3 +85,30 @@ def test_a_run_that_goes_on_shows_what_is_left(cli: Callable[..., Done], tmp_pat
     out = cli("run", "--resume", "latest", "--dry-run").out
     assert "4 in all, 1 of them still to do" in out
     assert sum(line.startswith("fake") for line in out.splitlines()) == 1
+
+
+def test_it_says_which_points_stand_side_by_side() -> None:
+    turns = {"name": "latency", "turns": 5}
+    few = studies.study(testbed="embedded", tester="xdpgen", forwarders=["xdp", "linux-bridge"], method=turns)
+    many = few.model_copy(
+        update={"pipeline": validated(StudySpec, {**studies.FAKE, "pipeline": PIPELINES}, "s").pipeline}
+    )
+    testbed, tester = studies.a_testbed("embedded"), make_tester("xdpgen")
+
+    def said(study: StudySpec, kind: str = "embedded") -> str:
+        return plan_table(make_plan(study, testbed, tester), study, {}, kind=kind).splitlines()[-1]
+
+    assert said(few) == "turns: 5 in each repetition, 2 points side by side"
+    assert said(few, "hosts") == "turns: 5 in each repetition, of each point by itself: its ports are there once"
+    groups = f"{len(PIPELINES)} groups of points that are compared, 2 at the most, side by side"
+    assert said(many) == f"turns: 5 in each repetition, {groups}"
+    plan = make_plan(many, testbed, tester)
+    order = in_groups(plan, plan.order)
+    assert sorted(order, key=repr) == sorted(plan.order, key=repr)
+    assert [len([*members]) for _, members in groupby(order, key=lambda each: group_of(plan, each))] == [2] * (
+        many.repetitions * len(PIPELINES)
+    )
+
+
+#: Each another piece of work.
+PIPELINES = ["cross", "bridge", "vlan", "route:10", "acl:10x2", "nat", "conntrack"]

@@ -110,7 +110,7 @@ def run(
     prepared = app.prepare(spec, allow_program or ())
     if dry_run:
         done = completed(unfinished.trials() if unfinished else ())
-        print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done))
+        print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done, prepared.testbed.kind))
         return
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished, recalibrate=calibrate)

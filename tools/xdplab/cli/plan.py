@@ -11,18 +11,23 @@ from xdplab.model.naming import RATES, unusual
 from xdplab.report import duration
 from xdplab.runner import Plan
 from xdplab.runner.plan import OVERHEAD_S
+from xdplab.runner.turns import described
 
 #: What says nothing, where no row of its column says anything else.
 _USUAL = {"-", "cross"}
 
 
 def plan_table(
-    plan: Plan, study: StudySpec, unsupported: Mapping[str, str] | str, done: Collection[tuple[str, int]] = ()
+    plan: Plan,
+    study: StudySpec,
+    unsupported: Mapping[str, str] | str,
+    done: Collection[tuple[str, int]] = (),
+    kind: str = "embedded",
 ) -> str:
     """What a study would do: its points, those that cannot be measured here with their reasons, and the time.
 
     `done`: point and number of each repetition that a run which goes on has completed; points without others are left
-    out.
+    out. `kind`: of the testbed.
     """
     reasons = {} if isinstance(unsupported, str) else unsupported
     possible = [each for each in plan.order if each.point.id not in reasons]
@@ -43,6 +48,8 @@ def plan_table(
         f"{number_of(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}{duration(traffic_s)} "
         f"of traffic, about {duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
     )
+    if turns := described(plan, study, left, kind):
+        lines.append(turns)
     return "\n".join(lines)
 
 

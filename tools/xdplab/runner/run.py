@@ -31,14 +31,12 @@ from xdplab.model import (
     JournalFailed,
     LinkLost,
     NothingMeasurable,
-    Point,
     RunRecord,
     StudySpec,
     TrialRecord,
     XdplabError,
     plain,
 )
-from xdplab.model.design import UNSET
 from xdplab.results import RunFolder
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
@@ -50,14 +48,13 @@ from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
+from xdplab.runner.turns import group_of, has_system_setting, in_groups, why_alone
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
 T = TypeVar("T")
-#: Points that stand side by side whatever they differ in.
-MOST_BESIDE = 12
 
 
 @dataclass(frozen=True)
@@ -207,7 +204,7 @@ class StudyRun:
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         if not self._plan.method.own_ends:
             self._once_more("the look at the tester's cards", lambda: self._testers.find_macs(supported))
-        if _has_system_setting(self._plan, supported):
+        if has_system_setting(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
             self._locks[-1].acquire()
         redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
@@ -289,9 +286,10 @@ class StudyRun:
             self._repeats.seen(trial)
         order = self._to_do(planned)
         if self._plan.method.turns:
-            self._not_beside = self._why_not_beside([each.point for each in planned])
+            points, kind = [each.point for each in planned], self._testbed.spec.kind
+            self._not_beside = why_alone(self._plan, self._study, points, kind)
             if not self._not_beside:
-                order = self._by_group(order)
+                order = in_groups(self._plan, order)
             else:
                 self._listener.note(f"points take their turns one after another: {self._not_beside}")
         if not order and not self._job.earlier:
@@ -332,42 +330,16 @@ class StudyRun:
         """
         if not self._plan.method.turns or self._not_beside:
             return []
-        first = self._group(order[0])
-        return list(itertools.takewhile(lambda each: self._group(each) == first, order))
-
-    def _group(self, repetition: Repetition) -> tuple[int, str]:
-        """The round, and which of its points stand side by side: all, or, of many, those that are compared."""
-        few = len(self._points) <= MOST_BESIDE
-        return repetition.number, "" if few else repetition.point.setting
-
-    def _place(self, repetition: Repetition) -> int:
-        return [*self._points].index(repetition.point.id)
-
-    def _by_group(self, order: Sequence[Repetition]) -> list[Repetition]:
-        """The same with the members of each group next to one another, groups as their first members come."""
-        first: dict[tuple[int, str], int] = {}
-        for at, each in enumerate(order):
-            first.setdefault(self._group(each), at)
-        return sorted(order, key=lambda each: (each.number, first[self._group(each)]))
-
-    def _why_not_beside(self, points: Sequence[Point]) -> str:
-        """Why these points cannot stand side by side; empty where they can."""
-        if not isinstance(self._testbed, EmbeddedTestbed):
-            return "its ports are there once"
-        if len(self._study.all_testers) > 1:
-            return "one tester at a time has the ports"
-        if self._testbed.pods:
-            return "its containers are there once"
-        if _has_system_setting(self._plan, points):
-            return "a setting of the whole machine is not the same for all"
-        return ""
+        first = group_of(self._plan, order[0])
+        return list(itertools.takewhile(lambda each: group_of(self._plan, each) == first, order))
 
     def _take_turns(self, repetitions: Sequence[Repetition], number: int, of: int, left_s: float) -> None:
         """Start all, then turns in random order, each point awake in its own only; then end all, whatever happens."""
         assert isinstance(self._testbed, EmbeddedTestbed)
         turns, began = self._plan.method.turns, time.monotonic()
         chance = random.Random(f"{self._study.seed}:{repetitions[0].number}:turns")  # noqa: S311 - an order
-        places = {each.point.id: place for place, each in enumerate(sorted(repetitions, key=self._place))}
+        wanted = {each.point.id for each in repetitions}
+        places = {point_id: place for place, point_id in enumerate(each for each in self._points if each in wanted)}
         sessions: list[PointSession] = []
         with contextlib.ExitStack() as stack:
             try:
@@ -468,12 +440,6 @@ def _with_undone(record: RunRecord, undone: Mapping[str, Mapping[str, str]]) -> 
     environment = record.environment
     merged = {role: {**settings, **undone.get(role, {})} for role, settings in environment.low_latency.items()}
     return record.model_copy(update={"environment": environment.model_copy(update={"low_latency": merged})})
-
-
-def _has_system_setting(plan: Plan, points: Iterable[Point]) -> bool:
-    """Whether one of them has a setting of the machine."""
-    wanted = [{**plan.method.forwarder(point).required_knobs(), **point.knobs}.items() for point in points]
-    return any(make_knob(name).scope == "system" for name in {k for each in wanted for k, v in each if v != UNSET})
 
 
 def _described(plan: Plan) -> dict[str, dict[str, str]]:

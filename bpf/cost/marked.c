@@ -9,7 +9,6 @@
  * is the slope between the two: loading and ending the program is in neither.
  * It prints a line for each run, as meter.c does for each burst.
  */
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,14 +34,6 @@ static int run(char *program, char *argument)
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		return -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static uint64_t ticks(void)
-{
-	uint32_t low, high;
-
-	asm volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
-	return (uint64_t)high << 32 | low;
 }
 
 int main(int argc, char **argv)

@@ -209,14 +209,6 @@ static void send_burst(int frames)
 	}
 }
 
-static uint64_t ticks(void)
-{
-	uint32_t low, high;
-
-	asm volatile("rdtsc" : "=a"(low), "=d"(high)::"memory");
-	return (uint64_t)high << 32 | low;
-}
-
 static void write_frame(void)
 {
 	uint32_t sum = 0;

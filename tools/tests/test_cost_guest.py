@@ -58,7 +58,7 @@ def test_planted_instructions_are_read_as_what_they_are(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_our_own_tester_sends_for_far_less_than_a_socket() -> None:
-    """Nothing is subtracted, and its programs, which each run loads anew, are counted whole."""
+    """All that it takes is counted, also in the BPF programs that each run loads again."""
     found = measure(Wanted(["6.1"], ["veth"], ["xdpgen"], seeds=(1, 2)), print)
     sent, alone = found.cell("6.1", "veth", "xdpgen"), found.cell("6.1", "veth", "tester")
     assert sent.status == "ok"

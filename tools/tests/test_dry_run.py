@@ -100,7 +100,7 @@ def test_it_says_which_points_stand_side_by_side() -> None:
 
     assert said(few) == "turns: 5 in each repetition, 2 points side by side"
     assert said(few, "hosts") == "turns: 5 in each repetition, of each point by itself: its ports are there once"
-    groups = f"{len(PIPELINES)} groups of points that are compared, 2 at the most, side by side"
+    groups = f"points that are compared side by side: {len(PIPELINES)} groups of up to 2"
     assert said(many) == f"turns: 5 in each repetition, {groups}"
     plan = make_plan(many, testbed, tester)
     order = in_groups(plan, plan.order)

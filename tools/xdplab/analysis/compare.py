@@ -322,7 +322,7 @@ def _paired_interval(resolution: float, fixed: float) -> MakeInterval:
 def _of_turns(pairs: Sequence[Pair], metric: str, resolution: float) -> tuple[Sense, Interval | None]:
     """Student's t over rounds, of which each gives the median over its turns of the ratio within a turn.
 
-    The two stood side by side, and no slow spell met one of them alone: only the resolution is a floor.
+    Only the resolution is a floor: where the two stand side by side, a slow spell meets both (docs/claims.md).
     """
     ratios = [_of_round(ours.turns[metric], theirs.turns[metric], more=figure(metric).more) for ours, theirs in pairs]
     if not all(0 < each < math.inf for each in ratios):

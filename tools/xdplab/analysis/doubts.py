@@ -6,7 +6,7 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from xdplab.measure.comparison import Basis
-from xdplab.measure.measured import RepetitionFigures, shared_doubt
+from xdplab.measure.measured import RepetitionFigures, in_half, shared_doubt
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.usable import usable_repetitions
@@ -144,8 +144,8 @@ def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
 
 def _left_out(figures: Sequence[RepetitionFigures], metric: str) -> bool:
     """Whether the tester left out frames: in any repetition, or in half of the rounds of turns."""
-    limited = sum(one.figures[metric].limited_by == "tester" for one in figures)
-    return 2 * limited >= len(figures) if all(one.turns for one in figures) else bool(limited)
+    limited = [one.figures[metric].limited_by == "tester" for one in figures]
+    return in_half(limited) if all(one.turns for one in figures) else any(limited)
 
 
 def _of_loads(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]]) -> Iterator[str]:

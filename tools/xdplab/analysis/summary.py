@@ -17,10 +17,18 @@ from xdplab.forwarders.base import mode_name
 from xdplab.hosts.kernel import pause_on
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.datapath import datapath_stats
-from xdplab.measure.distribution import Distribution, Sample, distribution, if_enough_samples, sample_of, timed
+from xdplab.measure.distribution import (
+    MIN_ABOVE,
+    Distribution,
+    Sample,
+    distribution,
+    if_enough_samples,
+    sample_of,
+    timed,
+)
 from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
 from xdplab.measure.flows import flows_of, new_flows_of
-from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, known_median
+from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, in_half, known_median
 from xdplab.measure.method import Method
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
@@ -35,8 +43,6 @@ PERCENTILES = (P50, P99, P999)
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
 #: stalls that leave a trial undisturbed is less.
 TESTER_LIMIT_RATIO = 0.01
-#: Of a turn, frames above a percentile.
-MIN_ABOVE = 10
 #: A trial counts as clean over its unmarked slices where these are at least so much of it.
 MIN_UNMARKED = 0.5
 
@@ -261,19 +267,21 @@ def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
     parts = [_figures(trial) for trial in trials]
     if trials[0].turn is None:
         return parts[0]
-    by_turn = [(trial.turn or 0, each) for trial, each in zip(trials, parts, strict=True)]
+    by_turn = [(turn, each) for trial, each in zip(trials, parts, strict=True) if (turn := trial.turn) is not None]
     turns = {
         key: {turn: value for turn, each in by_turn if (value := _of_turn(key, each)) is not None}
         for key in dict.fromkeys(key for each in parts for key in each.figures)
     }
-    limited = 2 * sum(_tester_limited(trial, 0.0) for trial in trials) >= len(trials)
-    figures = {}
-    for key, values in turns.items():
-        if 2 * len(values) > len(parts):
-            middle = median(values.values())
-            of_all = Measured.over([each.figures[key] for each in parts if key in each.figures])
-            own = {"value": middle, "low": middle, "high": middle, "limited_by": "tester" if limited else "forwarder"}
-            figures[key] = of_all.model_copy(update=own)
+    limited = in_half([_tester_limited(trial, 0.0) for trial in trials])
+    figures = {
+        key: Measured(
+            value=median(values.values()),
+            limited_by="tester" if limited else "forwarder",
+            resolution=max(each.figures[key].resolution for each in parts if key in each.figures),
+        )
+        for key, values in turns.items()
+        if 2 * len(values) > len(parts)
+    }
     return parts[0].model_copy(
         update={
             "figures": figures,

@@ -32,6 +32,8 @@ TESTER = "tester"
 #: Our own tester as a sender: what a frame costs that it sends as fast as it can, until a program of its own at the
 #: other end has counted it.
 SENDER = "xdpgen"
+#: Both have no forwarder, and nothing is below them; with their titles.
+OWN = {TESTER: "tester alone", SENDER: "xdpgen sends, nothing subtracted"}
 #: What `xdplab cost` counts unless it is asked for others.
 FORWARDERS = (
     "xdp",
@@ -327,13 +329,12 @@ def in_guest(name: str, driver: Driver) -> InGuest:
 
 def title_of(name: str) -> str:
     """What a table calls it, whether this machine has it or not."""
-    own = {TESTER: "tester alone", SENDER: "xdpgen sends"}
-    return own.get(name) or plain_name(_asked(name)[0])
+    return OWN.get(name) or plain_name(_asked(name)[0])
 
 
 def versions_of(name: str) -> dict[str, str]:
     """Of the programs that its options choose, on this machine."""
-    return {} if name in (TESTER, SENDER) else dict(_asked(name)[1].versions(LocalHost()))
+    return {} if name in OWN else dict(_asked(name)[1].versions(LocalHost()))
 
 
 def is_there(name: str) -> bool:
@@ -351,7 +352,7 @@ def compile_source(name: str, note: Callable[[str], None]) -> None:
     Raises:
         InputError: as `in_guest`, or it does not compile.
     """
-    if name not in (TESTER, SENDER):
+    if name not in OWN:
         _asked(name)[1].make(note)
 
 
@@ -361,7 +362,7 @@ def _asked(name: str) -> tuple[ForwarderSpec, Forwarder[Any]]:
     except ValueError as error:
         raise InputError(str(error)) from None
     if spec.name not in _IN_GUESTS:
-        raise InputError(f"forwarder {spec.name}: xdplab cost has {', '.join(_IN_GUESTS)}")
+        raise InputError(f"forwarder {spec.name}: xdplab cost has {', '.join([*_IN_GUESTS, SENDER])}")
     known, _ = _IN_GUESTS[spec.name]
     if others := sorted({*spec.options} - known):
         has = ", ".join(sorted(known)) or "none"

@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab import __version__
-from xdplab.cost.cells import DRIVERS, SENDER, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
+from xdplab.cost.cells import DRIVERS, OWN, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
 from xdplab.cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
 from xdplab.cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
 from xdplab.hosts import LocalHost
@@ -190,7 +190,7 @@ def _asked(made: "Artefact | str", kernel: str, driver_name: str, name: str, see
     if isinstance(made, str):
         return _Asked(kernel, driver_name, name, forwarder, (), made)
     reason = forwarder.unsupported(kernel, driver)
-    sink = "a1" if name in (TESTER, SENDER) else "b0"
+    sink = "a1" if name in OWN else "b0"
     guests = () if reason else tuple(Guest(made, driver, forwarder, sink, seed) for seed in seeds)
     return _Asked(kernel, driver_name, name, forwarder, guests, reason)
 
@@ -306,7 +306,7 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
     whole = [each for each in own if isinstance(each, Cost)]
     bare = [each for each in alone if isinstance(each, Cost)]
     costs = [each.layers for each in whole]
-    above = asked.name not in (TESTER, SENDER)
+    above = asked.name not in OWN
     bases = [each.layers if above else {} for each in bare]
     names = sorted({name for each in (*costs, *bases) for name in each} - {*_NOT_ITS_OWN})
     layers = {name: [each.get(name, 0.0) - base.get(name, 0.0) for each, base in zip(costs, bases, strict=True)]

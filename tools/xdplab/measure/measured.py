@@ -25,10 +25,14 @@ Extended = Annotated[
 ]
 
 
+def in_half(flags: Sequence[object]) -> bool:
+    """Whether something is so in half of the repetitions, or turns, or more: fewer are in the interval already."""
+    return any(flags) and 2 * sum(map(bool, flags)) >= len(flags)
+
+
 def shared_doubt(doubts: Sequence[str]) -> str:
-    """The first doubt where half of the repetitions or more have one: fewer are in the interval already."""
-    said = [each for each in doubts if each]
-    return said[0] if said and 2 * len(said) >= len(doubts) else ""
+    """The first doubt where `in_half` have one."""
+    return next(filter(None, doubts)) if in_half(doubts) else ""
 
 
 class Measured(Model):

@@ -215,7 +215,7 @@ class Method(ABC, Generic[SpecT]):
 
     @property
     def turns(self) -> int:
-        """How often `measure` is called in a repetition whose points stand side by side; 0: they do not."""
+        """How often `measure` is called in a repetition, side by side where points can be; 0: once."""
         return 0
 
     def check(self, study: StudySpec) -> None:

@@ -221,7 +221,7 @@ class PointSession:
         except Unsupported as exc:
             self._over, self._status, self._reason = True, "unsupported", str(exc)
         except (JournalFailed, InputError, Interrupted):
-            self._over = self._raised = True
+            self.abandon()
             raise
         except LinkLost as exc:
             self._over, self._link = True, exc
@@ -230,7 +230,7 @@ class PointSession:
             with contextlib.suppress(LinkLost):
                 self._reason, self._tail = self._with_cause(self._reason), self._forwarder.log_tail()
         except BaseException:
-            self._over = self._raised = True
+            self.abandon()
             raise
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ def why_alone(plan: Plan, study: StudySpec, points: Sequence[Point], kind: str) 
     if any(pipeline.pods for pipeline in study.pipeline):
         return "its containers are there once"
     if has_system_setting(plan, points):
-        return "a setting of the whole machine is not the same for all"
+        return "one of them has a setting of the whole machine"
     return ""
 
 
@@ -54,6 +54,6 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
     if alone := why_alone(plan, study, [each.point for each in points.values()], kind):
         return f"{text}of each point by itself: {alone}"
     sizes = Counter(group_of(plan, each)[1] for each in points.values())
-    largest = max(sizes.values())
-    several = f"{len(sizes)} groups of points that are compared, {largest} at the most,"
-    return f"{text}{several if len(sizes) > 1 else f'{len(points)} points'} side by side"
+    if len(sizes) == 1:
+        return f"{text}{len(points)} points side by side"
+    return f"{text}points that are compared side by side: {len(sizes)} groups of up to {max(sizes.values())}"

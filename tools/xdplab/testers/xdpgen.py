@@ -133,7 +133,7 @@ class Xdpgen(Tester):
             self.close()
 
     def close(self) -> None:
-        """End the process."""
+        """End its processes."""
         while self._sessions:
             self._sessions.popitem()[1].stop()
         self._at_ports = False

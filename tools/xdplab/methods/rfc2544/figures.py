@@ -10,7 +10,7 @@ from xdplab.analysis.doubts import TELLING_LOSS
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.distribution import if_enough_samples, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
-from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, disturbed_share
+from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, disturbed_share, in_half
 from xdplab.methods.rfc2544.records import (
     Bound,
     BurstsRecord,
@@ -369,8 +369,7 @@ def contradiction(
 
 def worst(found: Sequence[Contradiction | None]) -> Contradiction | None:
     """Of several repetitions the one with most loss, where half of them or more are contradicted."""
-    known = [each for each in found if each]
-    return max(known, key=lambda each: each.loss_ratio, default=None) if 2 * len(known) >= len(found) else None
+    return max(filter(None, found), key=lambda each: each.loss_ratio) if in_half(found) else None
 
 
 def last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from xdplab.knobs import make_knob
 from xdplab.model import Point, StudySpec
 from xdplab.model.design import UNSET
+from xdplab.model.digits import number_of
 from xdplab.runner.plan import Plan, Repetition
 
 #: Points that stand side by side whatever they differ in; of more, those that are compared.
@@ -55,5 +56,5 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
         return f"{text}of each point by itself: {alone}"
     sizes = Counter(group_of(plan, each)[1] for each in points.values())
     if len(sizes) == 1:
-        return f"{text}{len(points)} points side by side"
+        return f"{text}{number_of(len(points), 'point')} side by side"
     return f"{text}points that are compared side by side: {len(sizes)} groups of up to {max(sizes.values())}"

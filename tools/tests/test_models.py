@@ -177,7 +177,6 @@ def test_an_accepted_study_survives_run_json(forwarders: list[ForwarderSpec], tr
 @pytest.mark.parametrize(
     "changes",
     [
-        {"disturbance": {"max_stalled_share": float("inf")}},
         {"forwarders": [{"name": "a", "options": {"b": float("inf")}}]},
     ],
 )

@@ -4,4 +4,4 @@
 Its layers, and where a method, a figure and a column live: docs/architecture.md.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -28,7 +28,6 @@ STUDY: dict[str, Any] = {
     # each trial binds sockets of its own, and igb's link is down 0.2 to 0.4 s after that
     "method": {"name": "latency", "duration_s": 0.5, "warmup_s": 1.0, "drain_s": 0.3},
     "repetitions": 1,
-    "disturbance": {"max_repeats": 0},
 }
 
 

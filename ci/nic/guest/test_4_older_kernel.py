@@ -48,7 +48,6 @@ _STUDY: dict[str, Any] = {
     "knobs": KNOBS,
     "method": {"name": "latency", "duration_s": 0.2, "warmup_s": 0.1, "drain_s": 0.3},
     "traffic": {"probe_pps": 500},
-    "disturbance": {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0},
     "repetitions": 1,
 }
 

@@ -21,7 +21,6 @@ _STUDY: dict[str, Any] = {
     "forwarders": ["xdp"],
     "method": {"name": "latency", "duration_s": 0.1, "warmup_s": 0.02, "drain_s": 0.05},
     "traffic": {"probe_pps": 2000},
-    "disturbance": {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0},
     "repetitions": 1,
 }
 

@@ -10,7 +10,6 @@ from xdplab.analysis import answer, summarise
 from xdplab.measure import LimitedBy, Measured, RepetitionFigures
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
-from xdplab.measure.usable import measured_of
 from xdplab.model import Point, TrialRecord
 from xdplab.stats.interval import Interval
 
@@ -21,7 +20,7 @@ LATENCY = {"method": {"name": "latency"}}
 
 
 def measured(at: Point, us: float, *, frames: int = 200, **fields: Any) -> list[TrialRecord]:
-    """A trial for each repetition, all frames about as fast; `share`: the machine disturbed so much of each."""
+    """A trial for each repetition, all frames about as fast."""
     return [trial(at, n, [round(us * 1000 * noise)] * frames, **fields) for n, noise in enumerate(NOISE)]
 
 
@@ -36,7 +35,7 @@ def searched(
 ) -> PointSummary:
     """A summary with these throughputs without loss; `known`: what else a `Measured` says, or its repetition."""
     own = {key: known.pop(key) for key in [*known] if key in Measured.model_fields}
-    if limited in ("tester", "budget", "machine"):
+    if limited in ("tester", "budget"):
         own = {"high": math.inf, **own}
     if limited == "below-minimum":
         own = {"low": 0.0, "high": 2e3, **own}
@@ -57,25 +56,14 @@ def searched(
 def with_repetitions(summary: PointSummary, repetitions: Sequence[RepetitionFigures]) -> PointSummary:
     """A summary of these."""
     keys = dict.fromkeys(key for one in repetitions for key in one.figures)
-    known = {key: found for key in keys if (found := measured_of(repetitions, key))}
+    known = {key: Measured.over([one.figures[key] for one in repetitions if key in one.figures]) for key in keys}
     return summary.model_copy(
         update={
             "by_repetition": tuple(repetitions),
             "measured": known,
             "repetitions": len(repetitions),
-            "clean": sum(not one.disturbed for one in repetitions),
         }
     )
-
-
-def disturbed(summary: PointSummary, share: float | None = 0.1) -> PointSummary:
-    """The same, by so much in each figure of each repetition."""
-
-    def repetition(one: RepetitionFigures) -> RepetitionFigures:
-        figures = {key: each.model_copy(update={"share": share}) for key, each in one.figures.items()}
-        return one.model_copy(update={"figures": figures})
-
-    return with_repetitions(summary, [repetition(one) for one in summary.by_repetition])
 
 
 def ratio(found: Comparison | None) -> Interval:

@@ -42,7 +42,7 @@ def measure(folder: Path, repetitions: int, rounds: int) -> dict[str, dict[str, 
             for kind, testbed in (("namespaces", embedded), ("ssh", lab.testbed)):
                 study: dict[str, Any] = {
                     "schema": 1, "name": kind, "forwarders": ["xdp", "linux-bridge", "ovs-afxdp"], "method": _METHOD,
-                    "traffic": {"probe_pps": 2000}, "disturbance": {"max_repeats": 0}, "repetitions": repetitions,
+                    "traffic": {"probe_pps": 2000}, "repetitions": repetitions,
                     "seed": seed, "testbed": str(testbed), "path": "through",
                 }  # fmt: skip
                 path = folder / "study.yaml"

@@ -8,7 +8,6 @@ from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.measure import RepetitionFigures
 from xdplab.model import (
     CpuLayout,
-    Disturbance,
     Environment,
     ForwarderSpec,
     LatencySummary,
@@ -23,7 +22,6 @@ from xdplab.model import (
     TrialResult,
 )
 from xdplab.model.histogram import histogram_of
-from xdplab.stats.contamination import AFTERMATH
 
 LAYOUT = CpuLayout(tester_tx=0, forwarder=1, housekeeping=(0,))
 
@@ -70,12 +68,6 @@ def result(*streams: StreamResult, **fields: Any) -> TrialResult:
     return TrialResult(**{"tester": "fake", "sender": "fake", "elapsed_s": 1.0, "streams": streams, **fields})
 
 
-def disturbance(share: float) -> Disturbance:
-    """Of which a trial counts as disturbed by this share: half of it was seen to be taken (`AFTERMATH`)."""
-    taken = share / AFTERMATH
-    return Disturbance(stalled_share=taken, steal_share={}, run_delay_share=0.0, reasons=("stalled",))
-
-
 def point(title: str = "fake", **traffic: Any) -> Point:
     """A point of the forwarder `name` or `name:option=value`."""
     spec = ForwarderSpec.model_validate(title)
@@ -88,26 +80,18 @@ def trial(
     values_ns: Sequence[int] = (1000,),
     *,
     sent: int | None = None,
-    share: float | None = None,
     **fields: Any,
 ) -> TrialRecord:
-    """A trial; `status` "failed" and "unsupported" have no result.
-
-    `share`: of it the machine disturbed so much, as a tester says that knows when its frames left; with `status`
-    "disturbed" alone nobody knows how much.
-    """
-    status = fields.pop("status", "ok" if share is None else "disturbed")
-    has_result = status in ("ok", "disturbed")
-    late = {} if share is None else {"lateness": latency([100])}
+    """A trial; `status` "failed" and "unsupported" have no result."""
+    status = fields.pop("status", "ok")
+    has_result = status == "ok"
     given: dict[str, Any] = {
         "point_id": at.id,
         "repetition": repetition,
-        "attempt": 1,
         "status": status,
         "started": "2026-01-02T03:04:05.678+00:00",
         "offered_pps": float(sent or len(values_ns)) if has_result else None,
-        "result": result(stream(values_ns, sent=sent, **late)) if has_result else None,
-        "disturbance": None if share is None else disturbance(share),
+        "result": result(stream(values_ns, sent=sent)) if has_result else None,
         "mode": {"label": "simulated"} if has_result else {},
     }
     return TrialRecord(**{**given, **fields})

@@ -21,8 +21,6 @@ from xdplab.measure import make_method
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
 
-#: Nothing of a busy machine counts as a disturbance here: these tests are about what runs, not how fast.
-_ANY_MACHINE = {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000, "max_repeats": 0}
 _STUDY: dict[str, Any] = {
     "schema": 1,
     "name": "rooted",
@@ -31,7 +29,6 @@ _STUDY: dict[str, Any] = {
     # the drain is over when all frames have come: a forwarder whose core is gone for longer than a trial is only late
     "method": {"name": "latency", "duration_s": 0.2, "warmup_s": 0.02, "drain_s": 0.5},
     "traffic": {"probe_pps": 5000},
-    "disturbance": _ANY_MACHINE,
     "repetitions": 1,
 }
 #: What becomes of busy polling on veth: up to Linux 6.12 a socket's first frame brings the NAPI id that it needs.

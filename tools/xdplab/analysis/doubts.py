@@ -5,13 +5,11 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 from typing import NamedTuple
 
-from xdplab.measure.comparison import Basis
 from xdplab.measure.measured import RepetitionFigures, in_half, shared_doubt
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
-from xdplab.measure.usable import usable_repetitions
 from xdplab.model.digits import loss, number_of, percent, significant
-from xdplab.stats.contamination import MIN_BOUNDED, away
+from xdplab.stats.interval import MIN_ROUNDS
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
@@ -26,13 +24,8 @@ class Doubts(NamedTuple):
     remarks: tuple[str, ...]
 
 
-def doubts_of(
-    sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]], metric: str, pairs: int, clean: int, basis: Basis
-) -> Doubts:
-    """Of a comparison of two sides, each with the repetitions that decide.
-
-    Of `pairs` pairs the machine left `clean` undisturbed on both sides.
-    """
+def doubts_of(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]], metric: str) -> Doubts:
+    """Of a comparison of two sides, each with the rounds that both have, or of one."""
     hindrances: list[str] = []
     remarks: list[str] = []
     for side, figures in sides:
@@ -47,19 +40,17 @@ def doubts_of(
     hindrances, remarks = [*dict.fromkeys(hindrances)], [*dict.fromkeys(remarks)]  # of the testbed both say the same
     if figure(metric).at_load:
         hindrances += _of_loads(sides)
-    # what another run would not change comes first
-    return Doubts((*hindrances, *_of_pairs(metric, pairs, clean, basis)), tuple(remarks))
+    fewest = min(len(figures) for _, figures in sides)
+    if fewest < MIN_ROUNDS:  # what another run would not change comes first
+        hindrances.append(f"{fewest} of the {MIN_ROUNDS} rounds that an interval needs: ask for more")
+    return Doubts(tuple(hindrances), tuple(remarks))
 
 
 def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What is wrong with the figure of a point by itself."""
-    figures = usable_repetitions(side.by_repetition, metric)
+    figures = searched(side, metric)
     if not figures:
         return
-    disturbed = sum(one.was_disturbed(metric) for one in figures)
-    if disturbed:
-        many = f"{disturbed if disturbed < len(figures) else 'each'} of {len(figures)} repetitions"
-        yield f"the machine disturbed {many if len(figures) > 1 else 'its only repetition'}"
     yield from _of_side(side, figures, metric)
     if figure(metric).at_load:
         yield from _of_load(side, figures, metric)
@@ -73,7 +64,7 @@ def undoubted(side: PointSummary, metric: str) -> float | None:
 
 def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What has to be said next to the figure of a point."""
-    yield from _of_loss(side, usable_repetitions(side.by_repetition, metric), metric)
+    yield from _of_loss(side, searched(side, metric), metric)
 
 
 def of_pause(ports: Sequence[str]) -> str:
@@ -91,23 +82,16 @@ def _of_loss(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
         yield f"{side.forwarder} lost {percent(loss)}{late}"
 
 
+def searched(side: PointSummary, metric: str) -> list[RepetitionFigures]:
+    """Repetitions in which a figure was looked for."""
+    return [one for one in side.by_repetition if one.was_searched(metric)]
+
+
 def silences(side: PointSummary) -> int:
     """Repetitions in which frames were lost, and no time-stamped one arrived."""
     return sum(
         one.loss_ratio > 0 and one.sample is not None and not one.sample.arrived.count for one in side.by_repetition
     )
-
-
-def _of_pairs(metric: str, pairs: int, clean: int, basis: Basis) -> Iterator[str]:
-    needed = figure(metric).pairs
-    if pairs < needed:
-        yield f"{pairs} of the {needed} repetitions that an interval needs: ask for more"
-    elif basis == "few" and clean < needed:
-        more = f"ask for at least {MIN_BOUNDED} repetitions or " if pairs < MIN_BOUNDED else ""
-        yield (
-            f"{clean} clean of {pairs} paired repetitions, {needed} are needed: the machine was disturbed, "
-            f"{more}repeat on a quieter one"
-        )
 
 
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
@@ -130,22 +114,14 @@ def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
 
 
 def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
-    """A latency is of the load that was sent; what a disturbed machine kept from leaving is in the disturbed share."""
+    """A latency is of the load that was sent; a few rounds that fell short move no median."""
     asked = fmean(one.offered_pps or one.achieved_pps for one in figures)
-    middle = median if all(one.turns for one in figures) else fmean  # few turns that fell short move no median
-    sent = middle(one.achieved_pps for one in figures)
-    taken = fmean(away(one.figures[metric].share) for one in figures)
+    sent = median(one.achieved_pps for one in figures)
     at, advice = f"{significant(asked / 1e3)} kpps", "ask for less, or repeat on a quieter machine"
-    if sent < (MIN_ACHIEVED - taken) * asked:
+    if sent < MIN_ACHIEVED * asked:
         yield f"{side.forwarder} was sent {significant(sent / 1e3)} of {at}: {advice}"
-    elif _left_out(figures, metric):
+    elif in_half([one.figures[metric].limited_by == "tester" for one in figures]):
         yield f"the tester left out frames of {side.forwarder}'s at {at}: {advice}"
-
-
-def _left_out(figures: Sequence[RepetitionFigures], metric: str) -> bool:
-    """Whether the tester left out frames: in any repetition, or in half of the rounds of turns."""
-    limited = [one.figures[metric].limited_by == "tester" for one in figures]
-    return in_half(limited) if all(one.turns for one in figures) else any(limited)
 
 
 def _of_loads(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]]) -> Iterator[str]:
@@ -158,9 +134,9 @@ def _of_loads(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]])
 
 
 def doubtful(one: RepetitionFigures, metric: str) -> bool:
-    """Whether the figure of one repetition is no fact by itself: disturbed, a bound, doubted, or of another load."""
+    """Whether the figure of one repetition is no fact by itself: a bound, doubted, or of another load."""
     found = one.figures.get(metric)
-    if found is None or not found.clean or not found.exact or found.limited_by != "forwarder":
+    if found is None or not found.exact or found.limited_by != "forwarder":
         return True
     return figure(metric).at_load and one.achieved_pps < MIN_ACHIEVED * (one.offered_pps or 0.0)
 

@@ -13,7 +13,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model
 from xdplab.model.digits import percent
-from xdplab.stats.interval import CONFIDENCE, MIN_PAIRS, Difference
+from xdplab.stats.interval import CONFIDENCE, Difference
 
 BASE, NEW = "base", "new"
 #: Rounds after which a verdict is looked for. Whatever the true slowdown is, one of the two verdicts is right.
@@ -32,7 +32,7 @@ class Side(Model):
 
     #: As it was given.
     forwarder: str
-    #: Median over the usable repetitions, in the unit of the figure's key.
+    #: Median over the repetitions, in the unit of the figure's key.
     value: float | None = None
     #: The least and the greatest of a repetition.
     low: float | None = None
@@ -59,9 +59,8 @@ class GateResult(Model):
     confidence: float = CONFIDENCE
     #: Chance of a wrong verdict over all looks, at the most.
     wrong: float = WRONG
-    #: Pairs of repetitions, and those that the machine left undisturbed.
+    #: Rounds in which both were measured.
     rounds: int = 0
-    clean: int = 0
     #: Of a gate by `--cost`, which counts instead of measuring: guests of each, with other random numbers.
     seeds: int = 0
     #: What has to be said next to the figures: who lost frames.
@@ -164,14 +163,10 @@ def not_measured(names: tuple[str, str], metric: str, max_slowdown: float, reaso
 def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     """A ratio above 1 says that the new one is better: its slowdown is the inverse, and so are the ends."""
     known = compared.interval
-    counts = {"rounds": compared.repetitions, "clean": compared.clean}
-    found = found.model_copy(update={**counts, "remarks": compared.remarks})
+    found = found.model_copy(update={"rounds": compared.rounds, "remarks": compared.remarks})
     if compared.hindrances or known is None:
-        after = f"after {compared.repetitions} rounds: " + next(iter(compared.hindrances), "no interval")
+        after = f"after {compared.rounds} rounds: " + next(iter(compared.hindrances), "no interval")
         return found.model_copy(update={"reason": after})
-    if known.method == "each-pair" and compared.repetitions < LOOKS[0]:  # of few pairs it is no interval
-        few = f"after {compared.repetitions} rounds: the pairs differ too much for an interval, allow more time"
-        return found.model_copy(update={"reason": few})
     low = 1 / known.high if known.high and compared.sense != "at least" else None
     high = 1 / known.low if known.low and compared.sense != "at most" else None
     found = found.model_copy(update={"slowdown": 1 / known.ratio, "low": low, "high": high})
@@ -184,12 +179,10 @@ def _by_loss(found: GateResult, lost: Difference | None) -> GateResult:
         return found
     if lost.low <= 0 or lost.mean <= TELLING_LOSS:
         return found
-    clean = found.clean >= MIN_PAIRS
-    ends = f"{100 * lost.confidence:g} % interval {percent(lost.low)} to {percent(lost.high)}, {lost.pairs} rounds"
-    ends += "" if clean else ", which the machine disturbed"
+    ends = f"{100 * lost.confidence:g} % interval {percent(lost.low)} to {percent(lost.high)}, {lost.rounds} rounds"
     return found.model_copy(
         update={
-            "verdict": "slower" if clean and lost.low > TELLING_LOSS else "undecided",
+            "verdict": "slower" if lost.low > TELLING_LOSS else "undecided",
             "reason": f"of its frames the new one lost {percent(lost.mean)} more than the base ({ends})",
         }
     )

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One summary per point. Percentiles are medians over repetitions of each trial's own percentile.
+"""One summary per point. A figure is the median over its repetitions; of a repetition with turns, over its turns.
 
-They are of the repetitions that the machine left undisturbed where these are enough to compare by, else of all, each
-with the ends that its disturbed part leaves. A percentile above which the data hold fewer than ten independent samples
-is None: one stall of the machine is one sample, however many frames wait.
+A percentile above which the data hold fewer than ten independent samples is None: one stall of the machine is one
+sample, however many frames wait.
 """
 
 import itertools
@@ -28,34 +27,22 @@ from xdplab.measure.distribution import (
 )
 from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
 from xdplab.measure.flows import flows_of, new_flows_of
-from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share, in_half, known_median
+from xdplab.measure.measured import Measured, RepetitionFigures, in_half, known_median
 from xdplab.measure.method import Method
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
-from xdplab.measure.usable import measured_of, usable_repetitions
 from xdplab.model import Path, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.naming import unusual
 from xdplab.model.run import NOT_IN_FORCE
-from xdplab.stats.contamination import away
 
 PERCENTILES = (P50, P99, P999)
-#: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
-#: stalls that leave a trial undisturbed is less.
+#: A trial whose tester left out more than this share of its schedule is limited by the tester.
 TESTER_LIMIT_RATIO = 0.01
-#: A trial counts as clean over its unmarked slices where these are at least so much of it.
-MIN_UNMARKED = 0.5
 
 
 def trials_used(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    """The trials that stand for a point: the clean ones if they are enough to compare by, else all."""
-    measured = _measured(method, trials, clause)
-    clean = [trial for trial in measured if trial.status == "ok"]
-    return clean if len(clean) >= P50.pairs else measured
-
-
-def _measured(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    """The first of each repetition: a method may measure more than one thing in it, and has figures for these."""
+    """The trials that stand for a point: a method may measure more than one thing in a repetition."""
     return first_measured(
         trial for trial in trials if (trial.clause == clause if clause else trial.clause not in method.side_clauses)
     )
@@ -92,7 +79,7 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     found = []
     for point_id in run.points:
         own = by_point[point_id]
-        there = [clause for clause in method.side_clauses if _measured(method, own, clause)]
+        there = [clause for clause in method.side_clauses if trials_used(method, own, clause)]
         by_clause = {clause: _summary(run, method, point_id, own, clause) for clause in there}
         found.append(_summary(run, method, point_id, own).model_copy(update={"by_clause": by_clause}))
     return found
@@ -108,16 +95,12 @@ def _summary(
     run: RunRecord, method: Method[Any], point_id: str, trials: list[TrialRecord], clause: str = ""
 ) -> PointSummary:
     point = run.points[point_id]
-    measured, chosen = _measured(method, trials, clause), trials_used(method, trials, clause)
-    figures = _repetitions(measured, [] if clause else method.repetition_figures(trials))
-    clean = [figure for figure in figures if not figure.disturbed]
-    stands = clean if len(clean) >= P50.pairs else figures
+    chosen = trials_used(method, trials, clause)
+    figures = _repetitions(chosen, [] if clause else method.repetition_figures(trials))
     # a trial in which the forwarder was restarted knows no thread from its beginning to its end
     seen = chosen or sorted((trial for trial in trials if trial.result), key=lambda trial: bool(trial.threads))[-1:]
     merged = distribution(chosen)
-    status, reason = _status(run, point_id, trials, measured)
-    if status == "ok" and figures and not clean:
-        status, reason = "disturbed", _last_disturbance(trials)
+    status, reason = _status(run, point_id, trials, chosen)
     flows = flows_of(chosen)
     returns = method.frames_return(point.levels)
     streams = [stream for trial in chosen if trial.result for stream in trial.result.streams]
@@ -141,10 +124,10 @@ def _summary(
         knobs=dict(point.knobs),
         cpus=_cpus(seen[-1], run) if seen else "",
         offered_pps=known_median(trial.offered_pps for trial in chosen),
-        achieved_pps=known_median(figure.achieved_pps for figure in stands),
-        forwarded_pps=known_median(figure.forwarded_pps for figure in stands),
+        achieved_pps=known_median(figure.achieved_pps for figure in figures),
+        forwarded_pps=known_median(figure.forwarded_pps for figure in figures),
         loss_ratio=loss_of(chosen) if returns else None,
-        measured=_of_point(figures, measured),
+        measured=_of_point(figures, chosen),
         p99999_us=if_enough_samples(chosen, 99.999, sample_of(chosen).percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
         max_us=_extreme(max, (latency.max_ns for latency in latencies)),
@@ -162,13 +145,10 @@ def _summary(
         new_flows=new_flows_of(chosen) if point.traffic.new_flows_pps else None,
         planned=run.study.repetitions,
         repetitions=len(figures),
-        clean=len(clean),
-        disturbed=sum(trial.status == "disturbed" for trial in trials),
         begun=len({trial.repetition for trial in trials}),
         failed=len({trial.repetition for trial in trials if trial.status == "failed"}),
-        loss_ratio_all=loss_of(measured) if returns else None,
         machine_tail=_machine_tail(chosen),
-        tester_limited=any(_tester_limited(trial, disturbed_share(trial)) for trial in chosen),
+        tester_limited=any(_tester_limited(trial) for trial in chosen),
         status=status,
         reason=reason,
         figures=PointFigures() if clause else method.point_figures(run, point, trials),
@@ -230,9 +210,8 @@ def _hidden(run: RunRecord, point: Point) -> dict[str, Any]:
 
 
 def _steps(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Of a point of which no single trial stands: those of its searches that were not disturbed, or all."""
-    steps = [trial for trial in trials if trial.result and trial.purpose == "search"]
-    return [trial for trial in steps if trial.status == "ok"] or steps
+    """Of a point of which no single trial stands: those of its searches."""
+    return [trial for trial in trials if trial.result and trial.purpose == "search"]
 
 
 def _machine_tail(trials: Iterable[TrialRecord]) -> tuple[str, ...]:
@@ -272,7 +251,7 @@ def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
         key: {turn: value for turn, each in by_turn if (value := _of_turn(key, each)) is not None}
         for key in dict.fromkeys(key for each in parts for key in each.figures)
     }
-    limited = in_half([_tester_limited(trial, 0.0) for trial in trials])
+    limited = in_half([_tester_limited(trial) for trial in trials])
     figures = {
         key: Measured(
             value=median(values.values()),
@@ -307,8 +286,8 @@ def _of_turn(key: str, one: RepetitionFigures) -> float | None:
 def _figures(trial: TrialRecord) -> RepetitionFigures:
     result = trial.result
     assert result is not None
-    sample, share = sample_of([trial]), disturbed_share(trial)
-    percentiles = {each.key: _percentile(sample, each, share, trial) for each in PERCENTILES if sample.count}
+    sample = sample_of([trial])
+    percentiles = {each.key: _percentile(sample, each, trial) for each in PERCENTILES if sample.count}
     return RepetitionFigures(
         repetition=trial.repetition,
         figures={**percentiles, **cpu_figures(trial)},
@@ -320,39 +299,25 @@ def _figures(trial: TrialRecord) -> RepetitionFigures:
     )
 
 
-def _percentile(sample: Sample, figure: Figure, share: float | None, trial: TrialRecord) -> Measured:
-    """By rank of what was sent; of a disturbed trial between the ends that the undisturbed part may have."""
+def _percentile(sample: Sample, figure: Figure, trial: TrialRecord) -> Measured:
+    """By rank of what was sent; infinite where that frame was lost."""
     assert figure.percent is not None
     value = sample.percentile_us(figure.percent) or 0.0
-    low, high = sample.ends_us(figure.percent, share) if share is not None else (0.0, math.inf)
-    limited = "tester" if _tester_limited(trial, share) else "machine" if share != 0.0 else "forwarder"
     return Measured(
         value=value,
-        low=low,
-        high=high,
-        limited_by=limited,
-        share=share,
-        sliced=_over_unmarked(trial, figure.percent),
+        limited_by="tester" if _tester_limited(trial) else "forwarder",
         resolution=Distribution.resolution(value) if 0 < value < math.inf else 0.0,
     )
-
-
-def _over_unmarked(trial: TrialRecord, percent: float) -> float | None:
-    """Over the slices of time that no clock marks, where every clock was watched and at least half are unmarked."""
-    slices = trial.result.slices if trial.result else None
-    if slices is None or not slices.complete or slices.unmarked_share < MIN_UNMARKED:
-        return None
-    return slices.unmarked_quantile_us(percent)
 
 
 def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord]) -> dict[str, Measured]:
     """Each figure of a point. A percentile that the trials it is of do not carry is not known, and says why."""
     found = {}
     for key in dict.fromkeys(key for one in figures for key in one.figures):
-        one = measured_of(figures, key)
-        assert one is not None
+        searched = [each for each in figures if each.was_searched(key)]
+        one = Measured.over([each.figures[key] for each in searched])
         known = next((each for each in PERCENTILES if each.key == key), None)
-        used = {each.repetition for each in usable_repetitions(figures, key)}
+        used = {each.repetition for each in searched}
         own = [trial for trial in trials if trial.repetition in used]
         if (
             known
@@ -368,7 +333,7 @@ def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord
 
 
 def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], measured: list[TrialRecord]) -> tuple[str, str]:
-    """`ok`, `disturbed`, `partial`, `failed`, `unsupported` or `not measured`, and why."""
+    """`ok`, `partial`, `failed`, `unsupported` or `not measured`, and why."""
     if point_id in run.unsupported:
         return "unsupported", run.unsupported[point_id]
     for word in ("unsupported", "failed"):
@@ -381,11 +346,6 @@ def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], measured: 
     if not measured:
         return "not measured", run.ended_early or "the run has not measured it yet"
     return "ok", ""
-
-
-def _last_disturbance(trials: Iterable[TrialRecord]) -> str:
-    """What disturbed the last trial that was disturbed: the reasons differ only in their figures."""
-    return [trial.reason for trial in trials if trial.status == "disturbed"][-1]
 
 
 def _cpus(trial: TrialRecord, run: RunRecord) -> str:
@@ -402,15 +362,12 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
     return f"tx {tx} · napi {napi} · forwarder {forwarder} · rx {rx}"
 
 
-def _tester_limited(trial: TrialRecord, share: float | None) -> bool:
-    """Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes.
-
-    What did not leave while the machine was away is in the disturbed share already.
-    """
+def _tester_limited(trial: TrialRecord) -> bool:
+    """Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes."""
     result = trial.result
     if result is None:
         return False
-    short = result.sent < (1 - TESTER_LIMIT_RATIO - away(share)) * result.intended
+    short = result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended
     return bool(result.tester_lost or result.tx_drops or short)
 
 

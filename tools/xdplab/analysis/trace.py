@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the frames counted to the number: trials, what was set aside and why, formula, interval. Of one point."""
+"""From the frames counted to the number: trials, formula, interval. Of one point."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,9 +13,8 @@ from xdplab.measure.comparison import Answer
 from xdplab.measure.datapath import datapath_stats, offloaded
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.point import PointSummary
-from xdplab.measure.usable import usable_repetitions
 from xdplab.model import InputError, RunRecord, TrialRecord
-from xdplab.model.digits import percent, significant
+from xdplab.model.digits import number_of, percent, significant
 from xdplab.model.naming import Names
 
 #: Characters of a strip at the most; bars from the lowest median to the highest, at least a factor of 2 apart.
@@ -55,13 +54,13 @@ def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord],
         if summary.point_id in (comparison.point_id, comparison.reference_id):
             yield (
                 f"ratio {comparison.point} over {comparison.reference}: {ratio_text(comparison)}, "
-                f"{comparison.clean} clean of {comparison.repetitions} pairs: {verdict(comparison)}"
+                f"{number_of(comparison.rounds, 'round')}: {verdict(comparison)}"
             )
 
 
 def _of_trial(trial: TrialRecord, stands: bool) -> str:
     where = f"repetition {trial.repetition + 1}, trial {trial.trial + 1}"
-    where += f", attempt {trial.attempt + 1}" if trial.attempt else ""
+    where += f", turn {trial.turn + 1}" if trial.turn is not None else ""
     what = f" ({trial.purpose}{f', {trial.clause}' if trial.clause else ''})"
     status = f"{trial.status}{f': {trial.reason}' if trial.reason else ''}"
     if trial.result is None:
@@ -72,7 +71,7 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
     notes += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
     met = datapath_stats([trial])
     notes += f"; {met.text()}" if met and met.text() else ""
-    used = "; stands for the point" if stands else "; set aside" if trial.purpose == "measure" else ""
+    used = "; stands for the point" if stands else ""
     return f"{where}{what}: {frames}{notes}; {status}{used}"
 
 
@@ -100,20 +99,13 @@ def _of_figure(figure: Figure, summary: PointSummary) -> Iterator[str]:
     found = [one for one in summary.by_repetition if one.was_searched(figure.key)]
     if not found:
         return
-    clean = [one for one in found if not one.was_disturbed(figure.key)]
-    stands = usable_repetitions(found, figure.key)
-    known = [value / figure.per for one in stands if (value := one.value(figure.key)) is not None]
-    which = (
-        f"{len(clean)} clean of {len(found)}"
-        if len(stands) == len(clean)
-        else f"all {len(found)}, {len(clean)} clean, of the"
-    )
-    values = ", ".join(_value(one, figure) for one in stands)
-    yield f"{figure.title}: median of {which} repetitions: {values}" + (
+    known = [value / figure.per for one in found if (value := one.value(figure.key)) is not None]
+    values = ", ".join(_value(one, figure) for one in found)
+    yield f"{figure.title}: median of {number_of(len(found), 'repetition')}: {values}" + (
         f" = {significant(median(known), 4)}" if known else ""
     )
     shown = figure_text(summary, figure)
-    measured = [one.figures[figure.key] for one in stands]
+    measured = [one.figures[figure.key] for one in found]
     bounds = sorted({each.limited_by for each in measured} - {"forwarder"})
     doubts = [*dict.fromkeys(each.doubt for each in measured if each.doubt)]
     if bounds or doubts:
@@ -128,9 +120,4 @@ def _value(one: RepetitionFigures, figure: Figure) -> str:
     found = one.figures[figure.key]
     if found.value is None:
         return f"#{one.repetition + 1} nothing found"
-    text = f"#{one.repetition + 1} {'∞' if math.isinf(found.value) else significant(found.value / figure.per, 4)}"
-    if found.limited_by != "machine":
-        return text
-    low, high = (significant(end / figure.per, 3) if math.isfinite(end) else "∞" for end in (found.low, found.high))
-    taken = "an unknown share" if found.share is None else percent(found.share)
-    return f"{text} (disturbed by {taken}: {low} to {high})"
+    return f"#{one.repetition + 1} {'∞' if math.isinf(found.value) else significant(found.value / figure.per, 4)}"

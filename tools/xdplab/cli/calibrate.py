@@ -89,7 +89,7 @@ def measure_tester(spec: TestbedSpec, repeats: int, duration_s: float, progress:
                 _measure(testbed, repeats, duration_s, progress, top, paced)
         finally:
             testbed.down()
-    ratio = ratio_interval(list(zip(top["live"], top["xsk"], strict=True)))
+    ratio = ratio_interval([live / xsk for live, xsk in zip(top["live"], top["xsk"], strict=True)])
     assert ratio is not None
     return Found(
         repeats=repeats,

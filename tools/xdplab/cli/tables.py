@@ -61,7 +61,7 @@ def _rows(cells: Mapping[str, Sequence[str]]) -> list[list[str]]:
 
 
 def markdown_table(method: Method[Any], points: Sequence[PointSummary], found: Answer) -> str:
-    """The report's table for a page in Markdown: its columns, each ratio with its interval, how many are clean."""
+    """The report's table for a page in Markdown: its columns, each ratio with its interval."""
     shown = [each for each in own_columns(method) if "html" in each.places]
     shown = [each for each in shown if any(each.of(point) is not None for point in points)]
     ratios = {each.key: ratios_of(found, points, each.clause) for each in shown if each.ratio}
@@ -83,9 +83,9 @@ def markdown_table(method: Method[Any], points: Sequence[PointSummary], found: A
                     else "-"
                 )
     lines = [
-        [*heads, "repeats"],
+        [*heads, "repetitions"],
         ["---"] * (len(heads) + 1),
-        *([*row, point.repeats] for row, point in zip(rows, points, strict=True)),
+        *([*row, str(point.repetitions)] for row, point in zip(rows, points, strict=True)),
     ]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 

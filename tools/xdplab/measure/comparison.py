@@ -6,13 +6,10 @@ from typing import Literal
 from xdplab.model import Model
 from xdplab.stats.interval import Interval
 
-Sense = Literal["exact", "at least", "at most", "within", "unknown"]
-#: What decided: turns that two points took; pairs that the machine left undisturbed; the undisturbed slices of pairs;
-#: pairs that were disturbed, by what their disturbed part may have been; the means of two runs; or nothing, because
-#: there are too few.
-Basis = Literal["turns", "clean", "slices", "bounds", "runs", "few"]
-#: "No measurable difference" is said of an interval within this share either way, where the study names no other.
-ALIKE_WITHIN = 0.25
+Sense = Literal["exact", "at least", "at most", "unknown"]
+#: Two are called equal where the interval of their ratio lies within this share either way, unless the study names
+#: another one.
+ALIKE_WITHIN = 0.10
 #: Of the sentence of an answer.
 MAX_WORDS = 30
 
@@ -25,23 +22,14 @@ class Comparison(Model):
     point_id: str
     reference_id: str
     metric: str
-    #: What decided.
-    basis: Basis
-    #: `exact`: the ratio. `at least`, `at most`, `within`: what is known of it, for figures of a side are bounds.
+    #: Of two runs, which were not measured in the same rounds.
+    apart: bool = False
+    #: `exact`: the ratio. `at least`, `at most`: what is known of it, for figures of a side are bounds.
     #: `unknown`: nothing is, and `interval` is None.
     sense: Sense
     interval: Interval | None
-    #: The plain ratio of all pairs, disturbed or not: what stands next to a bound.
-    estimate: Interval | None = None
-    #: The same over the first attempts alone; None where nothing was repeated.
-    first: Interval | None = None
-    #: Pairs that the machine disturbed on neither side, and all.
-    clean: int
-    repetitions: int
-    #: The largest share of a trial that it disturbed; None where that is not known.
-    share: float | None = None
-    #: The largest share of every trial at which the same would still be said; None: not decided by bounds.
-    breakdown: float | None = None
+    #: Rounds in which both were measured; of two runs, the repetitions of the one that has fewer.
+    rounds: int
     #: Within this share either way of 1 an interval is no measurable difference.
     alike_within: float = ALIKE_WITHIN
     #: Why no winner may be named whatever the interval says; each says what to do.
@@ -52,7 +40,7 @@ class Comparison(Model):
     @property
     def better(self) -> bool | None:
         """True when the point is, False when the reference is, None when neither may be named."""
-        if self.hindrances or self.interval is None or self.sense == "within" or not self.interval.differs:
+        if self.hindrances or self.interval is None or not self.interval.differs:
             return None
         ahead = self.interval.ratio > 1
         return None if self.sense == ("at most" if ahead else "at least") else ahead
@@ -61,7 +49,7 @@ class Comparison(Model):
     def alike(self) -> bool:
         """Whether the whole interval lies so near to 1 that it is no measurable difference."""
         found, near = self.interval, 1 + self.alike_within
-        if self.hindrances or found is None or self.sense not in ("exact", "within") or self.better is not None:
+        if self.hindrances or found is None or self.sense != "exact" or self.better is not None:
             return False
         return found.low is not None and found.high is not None and found.low >= 1 / near and found.high <= near
 
@@ -71,12 +59,11 @@ class Comparison(Model):
         return self.better is not None or self.alike
 
     @property
-    def depends_on_repeats(self) -> bool:
-        """True when the first attempts alone say something else."""
-        if self.first is None or self.interval is None:
-            return False
-        found = [(each.differs, each.differs and each.ratio > 1) for each in (self.first, self.interval)]
-        return found[0] != found[1]
+    def more_rounds(self) -> int | None:
+        """About how many more rounds would decide it, by the scatter of those there are; None: known, or no number."""
+        if self.known or self.hindrances or self.sense != "exact" or self.apart or self.interval is None:
+            return None
+        return self.interval.rounds_until_known(self.alike_within)
 
 
 class Answer(Model):

@@ -5,7 +5,7 @@ import math
 
 from xdplab.measure.datapath import datapath_stats
 from xdplab.measure.figure import CPU, CPU_IDLE
-from xdplab.measure.measured import Measured, disturbed_share
+from xdplab.measure.measured import Measured
 from xdplab.model import TrialRecord
 
 
@@ -14,14 +14,11 @@ def cpu_figures(trial: TrialRecord) -> dict[str, Measured]:
     used = trial.cpu
     if used is None:
         return {}
-    # CPU time of a disturbed trial has no ends: what the machine took may be in the sender's time or not
-    share = disturbed_share(trial)
-    common = {"share": share, "limited_by": "forwarder" if share == 0.0 else "machine"}
     if used.doubt:
-        return {CPU.key: Measured(value=None, low=0.0, high=math.inf, doubt=used.doubt, **common)}
-    found = {CPU.key: Measured(value=used.s_per_mframes, resolution=used.resolution, **common)}
+        return {CPU.key: Measured(value=None, low=0.0, high=math.inf, doubt=used.doubt)}
+    found = {CPU.key: Measured(value=used.s_per_mframes, resolution=used.resolution)}
     met = datapath_stats([trial])
     if met is not None and met.busy_share is not None and used.polling_s:
         idle_s = (1 - met.busy_share) * used.polling_s
-        found[CPU_IDLE.key] = Measured(value=idle_s / used.frames * 1e6, resolution=used.resolution, **common)
+        found[CPU_IDLE.key] = Measured(value=idle_s / used.frames * 1e6, resolution=used.resolution)
     return found

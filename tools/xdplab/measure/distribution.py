@@ -16,7 +16,6 @@ from hdrh.histogram import HdrHistogram
 
 from xdplab.model import InputError, StreamResult, TrialRecord
 from xdplab.model.histogram import COUNTERS, HALF_MAGNITUDE, checked_histogram
-from xdplab.stats.contamination import ranks
 
 #: Independent samples above a percentile that make it a figure; below p99 a trial always has them.
 MIN_ABOVE = 10
@@ -55,7 +54,7 @@ class Distribution:
         """The value below or at which `percent` of the samples lie, in us; None without samples."""
         if not self.count:
             return None
-        return self.rank_us(ranks(self.count, percent / 100, 0.0)[0])
+        return self.rank_us(rank_of(self.count, percent))
 
     def independent_above(self, value_us: float, pps: float) -> float:
         """How many independent samples lie above a value, of frames that were sent at `pps`.
@@ -133,15 +132,12 @@ class Sample:
 
     def percentile_us(self, percent: float) -> float | None:
         """By rank of what was sent; infinite where that frame was lost, None where none was sent."""
-        return self.arrived.rank_us(ranks(self.count, percent / 100, 0.0)[0]) if self.count else None
+        return self.arrived.rank_us(rank_of(self.count, percent)) if self.count else None
 
-    def ends_us(self, percent: float, share: float) -> tuple[float, float]:
-        """Between what and what the undisturbed percentile lies when a share of the frames was disturbed.
 
-        The lower end is finite: of a lost frame all that is known is that it was later than the last that arrived.
-        """
-        low, high = (self.arrived.rank_us(rank) for rank in ranks(self.count, percent / 100, share))
-        return min(low, self.arrived.rank_us(self.arrived.count) if self.arrived.count else 0.0), high
+def rank_of(count: int, percent: float) -> int:
+    """Rank of a percentile, from 1 on, of at least one sample."""
+    return max(1, math.ceil(percent / 100 * count - 1e-6))  # 99.9 % of 1000 is 999, not 999.0000000000001
 
 
 @lru_cache(maxsize=1 << 14)

@@ -10,9 +10,8 @@ from xdplab.model.base import Shown
 from xdplab.model.digits import number
 
 #: Who set a figure. `forwarder`: it is the forwarder's own. `tester`: it may do better. `budget`: time ran out first.
-#: `below-minimum`: the lowest load was too much; of a time, it is too short for the load to tell. `machine`: the
-#: disturbed part of a trial leaves that much open.
-LimitedBy = Literal["forwarder", "tester", "below-minimum", "budget", "machine"]
+#: `below-minimum`: the lowest load was too much; of a time, it is too short for the load to tell.
+LimitedBy = Literal["forwarder", "tester", "below-minimum", "budget"]
 
 
 class Figure(Model):
@@ -41,8 +40,6 @@ class Figure(Model):
     percent: float | None = None
     #: What a reader wants who chooses by it: `lowest latency`; "": nobody chooses by it.
     goal: str = ""
-    #: Clean pairs that a comparison needs; a tail needs more.
-    pairs: int = 3
     #: How many of what it is worth telling in make one of its value's unit: jumpavg works in bits of these.
     precision: float = 1.0
     #: One of the few that pages over several runs have room for.
@@ -115,11 +112,9 @@ class PointFigures(Model):
 
 P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, percent=50, precision=1e3, main=True,
              goal="lowest latency")  # fmt: skip
-#: Of one forwarder against itself, three pairs of p99 were apart by a factor of two each (`dev false-alarms` on
-#: a run of a-against-a.yaml).
-P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3, pairs=5,
+P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3,
              goal="shortest tail of latency")  # fmt: skip
-P999 = Figure(key="p999_us", name="p99.9", unit="µs", better="less", at_load=True, percent=99.9, precision=1e3, pairs=5)
+P999 = Figure(key="p999_us", name="p99.9", unit="µs", better="less", at_load=True, percent=99.9, precision=1e3)
 #: CPU time of the forwarder and of the kernel's work for it, without the tester's own (docs/methods.md).
 CPU = Figure(key="cpu_s_per_mframes", name="CPU time", unit="s per million frames", better="less", at_load=True,
              price=True, precision=1e3, goal="least CPU")  # fmt: skip

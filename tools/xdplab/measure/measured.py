@@ -13,11 +13,9 @@ from typing import Annotated, Any, Self
 from pydantic import AllowInfNan, Field, PlainSerializer, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from xdplab.measure.distribution import timed
 from xdplab.measure.figure import LimitedBy
-from xdplab.model import Model, TrialRecord
+from xdplab.model import Model
 from xdplab.model.digits import significant
-from xdplab.stats.contamination import contaminated_share
 
 #: A number that may be infinite: a latency of frames that never came, an end without a bound. `null` in JSON.
 Extended = Annotated[
@@ -36,7 +34,7 @@ def shared_doubt(doubts: Sequence[str]) -> str:
 
 
 class Measured(Model):
-    """One figure. Without `low` and `high` it is exact, or, of a disturbed trial, says nothing."""
+    """One figure. Without `low` and `high` it is exact."""
 
     #: The plain estimate; None: it was looked for, and nothing was found. Infinite (`null`): its frame was lost.
     value: Extended | None
@@ -44,13 +42,8 @@ class Measured(Model):
     low: Extended = 0.0
     #: The true one is not above; infinite (`null`): no bound is known.
     high: Extended = math.inf
-    #: Who set the ends. `machine`: what it may have done in the disturbed part of a trial.
+    #: Who set the ends.
     limited_by: LimitedBy = "forwarder"
-    #: Share of the trial that the machine may have disturbed; 0: it is clean; None: disturbed, nobody knows how much.
-    share: float | None = 0.0
-    #: The same over the slices of time that no clock marks as disturbed; None where these are less than half of it, or
-    #: the tester has none.
-    sliced: Extended | None = None
     #: Smallest relative difference that the measure resolves (width of a histogram's bucket, of a search).
     resolution: float = 0.0
     #: Why it is uncertain.
@@ -63,8 +56,7 @@ class Measured(Model):
     def _ends(cls, given: Any) -> Any:
         if isinstance(given, dict):
             value = given.get("value")
-            nothing = value is None or given.get("share", 0.0) != 0.0
-            return {"low": 0.0 if nothing else value, "high": math.inf if nothing else value, **given}
+            return {"low": 0.0 if value is None else value, "high": math.inf if value is None else value, **given}
         return given
 
     @classmethod
@@ -73,22 +65,15 @@ class Measured(Model):
         values = [each.value for each in parts if each.value is not None]
         low, high = median(each.low for each in parts), median(each.high for each in parts)
         limits = [each.limited_by for each in parts if each.limited_by != "forwarder"]
-        shares = [each.share for each in parts]
         return cls(
             value=median(values) if values else None,
             low=low,
             high=high,
             limited_by=max(limits, key=limits.count) if limits and low != high else "forwarder",
-            share=None if None in shares else max(share for share in shares if share is not None),
             resolution=max(each.resolution for each in parts),
             doubt=shared_doubt([each.doubt for each in parts]),
             called=next((each.called for each in parts if each.called), ""),
         )
-
-    @property
-    def clean(self) -> bool:
-        """Whether the machine left it undisturbed."""
-        return self.share == 0.0
 
     @property
     def exact(self) -> bool:
@@ -110,16 +95,12 @@ class Measured(Model):
         return self.high if self.low < self.high < math.inf else None
 
     def text(self, per: float = 1.0, unit: str = "", digits: int = 3) -> str:
-        """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`.
-
-        The estimate, if the machine set ends, unless it is a lower bound itself: of a search that was disturbed above.
-        """
+        """`1.2`, `at least 1.2`, `0.99 to 1.05`, `below 0.002`, `not known`."""
 
         def written(value: float) -> str:
             return "∞" if math.isinf(value) else f"{significant(value / per, digits)}{unit}"
 
-        least = self.limited_by == "machine" and self.bound == "at least" and self.value == self.low
-        if self.value is not None and self.limited_by in ("forwarder", "machine") and not least:
+        if self.value is not None and self.limited_by == "forwarder":
             return written(self.value)
         match self.bound:
             case "exact":
@@ -163,21 +144,12 @@ class RepetitionFigures(Model):
     offered_pps: float | None = None
     #: Key of a figure -> number of a turn -> what was found in it, where the points of a repetition take turns.
     turns: dict[str, dict[int, Extended | None]] = {}
-    #: All latencies by rank of what was sent: what a larger disturbed share would leave is read from them.
+    #: All latencies by rank of what was sent.
     sample: SkipJsonSchema[Any] = Field(default=None, exclude=True, repr=False)
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether the machine disturbed some of it."""
-        return any(not each.clean for each in self.figures.values())
 
     def was_searched(self, metric: str) -> bool:
         """Whether it was looked for, found or not."""
         return metric in self.figures
-
-    def was_disturbed(self, metric: str) -> bool:
-        """Whether the machine disturbed what this metric is of."""
-        return metric in self.figures and not self.figures[metric].clean
 
     def value(self, metric: str) -> float | None:
         """None: it was not found, or not looked for."""
@@ -218,15 +190,3 @@ def known_median(values: Iterable[float | None]) -> float | None:
     """Of those that are known; None when none is."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def disturbed_share(trial: TrialRecord) -> float | None:
-    """0 of an undisturbed trial; None of a disturbed one whose tester does not say when its frames left late."""
-    if trial.status != "disturbed":
-        return 0.0
-    found = trial.disturbance
-    if found is None or any(stream.lateness is None for stream in timed(trial)):
-        return None
-    steal = max(found.steal_share.values(), default=0.0)
-    # what was judged to be disturbed is not clean, whatever the clocks say: then nobody knows how much
-    return contaminated_share(found.stalled_share, steal, found.run_delay_share) or None

@@ -69,23 +69,12 @@ class Trials(Protocol):
         purpose: Purpose = "measure",
         clause: str = "",
         restart_after_s: float | None = None,
-        enough: Callable[[TrialResult], bool] = lambda result: False,
     ) -> TrialResult:
         """Run a trial and journal it.
 
-        A step of a search (`purpose="search"`) is repeated while the machine disturbs it (bounded), because what the
-        search asks next rests on it; one that says `enough` however disturbed is not. Every attempt is journaled. What
-        is compared between forwarders (`purpose="measure"`) is never repeated here: see `Method.repeats_whole`. On a
-        resumed run, trials that the journal holds are answered from it. With `restart_after_s` the forwarder is stopped
-        and started again that long after the trial's beginning.
-
-        Returns:
-            The result; of a step of a search the first undisturbed one, or the last.
+        On a resumed run, trials that the journal holds are answered from it. With `restart_after_s` the forwarder is
+        stopped and started again that long after the trial's beginning.
         """
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether the machine disturbed the trial before."""
 
     @property
     def sender_full(self) -> bool:
@@ -161,10 +150,6 @@ class Method(ABC, Generic[SpecT]):
     side_clauses: ClassVar[tuple[str, ...]] = ()
     #: The one of them that is the same work at a light load: who is ahead there comes first.
     light_clause: ClassVar[str] = ""
-    #: True where a repetition takes seconds: one in which the machine disturbed a point's measured trial is then
-    #: repeated for all points, so that no forwarder gets the best of several tries. Where it takes minutes,
-    #: such a trial is only marked.
-    repeats_whole: ClassVar[bool] = False
     #: True where it needs no load next to the probes, so that a tester which waits for each answer can carry it out.
     closed_loop: ClassVar[bool] = False
     #: True where it sends at rates of its own: `traffic.probe_pps` is nothing to it.

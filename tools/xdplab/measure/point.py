@@ -84,22 +84,16 @@ class PointSummary(Model):
     planned: int
     #: Repetitions that were measured.
     repetitions: int
-    #: Those of them that the machine left undisturbed.
-    clean: int
-    #: Trials that were disturbed.
-    disturbed: int
-    #: Repetitions that were begun, repeated ones included.
+    #: Repetitions that were begun.
     begun: int
     #: In how many of them a trial failed.
     failed: int
-    #: As `loss_ratio`, with the repetitions that the machine disturbed.
-    loss_ratio_all: float | None
     #: Percentiles that are this machine's: the core of a forwarding thread was gone for a larger share of the time
     #: than lies above them.
     machine_tail: tuple[str, ...]
     #: The tester left out part of its schedule, or lost frames itself, in a trial that stands for the point.
     tester_limited: bool
-    #: `ok`, `disturbed` (each repetition was), `partial` (some failed), `failed`, `unsupported`, `not measured`.
+    #: `ok`, `partial` (some failed), `failed`, `unsupported`, `not measured`.
     status: str
     #: Of another status than `ok`, in words.
     reason: str
@@ -154,12 +148,6 @@ class PointSummary(Model):
         """99.9th percentile."""
         return self.value("p999_us")
 
-    @property
-    def most_disturbed(self) -> float | None:
-        """The largest share of a trial that the machine may have disturbed; None where that is not known."""
-        shares = [each.share for one in self.by_repetition for each in one.figures.values()]
-        return None if None in shares else max((share for share in shares if share is not None), default=0.0)
-
     def value(self, metric: str) -> float | None:
         """Of a figure: the median over its repetitions; infinite where its frame was lost, None where nothing is."""
         found = self.measured.get(metric)
@@ -187,11 +175,6 @@ class PointSummary(Model):
         flows = {"flows": self.udp_flows} if self.udp_flows > 1 else {}
         shown = {**pipeline, **flows, **self.profile, **self.levels, **self.swept}
         return [f"{key}={value}" for key, value in shown.items() if key != "probe_pps"]
-
-    @property
-    def repeats(self) -> str:
-        """`5`, or `2 clean of 5`."""
-        return str(self.repetitions) if self.clean == self.repetitions else f"{self.clean} clean of {self.repetitions}"
 
     @property
     def fault(self) -> str:

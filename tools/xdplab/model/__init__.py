@@ -11,7 +11,6 @@ from xdplab.model.base import (
 from xdplab.model.calibration import Calibration as Calibration
 from xdplab.model.disturbance import (
     Disturbance as Disturbance,
-    DisturbanceRule as DisturbanceRule,
     ThreadUse as ThreadUse,
 )
 from xdplab.model.errors import (

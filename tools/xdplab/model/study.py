@@ -21,7 +21,6 @@ from xdplab.model.design import (
     SweepSpec,
     as_written,
 )
-from xdplab.model.disturbance import DisturbanceRule
 from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
 from xdplab.model.inventory import Name
@@ -99,12 +98,10 @@ class StudySpec(Model):
     repetitions: int = Field(default=5, ge=1, le=10_000)
     #: Of the order of points within each repetition, and of designs that draw.
     seed: int = 1
-    #: When the machine has disturbed a trial, and how often it is measured again.
-    disturbance: DisturbanceRule = DisturbanceRule()
     #: With it, the report asks which settings matter.
     sweep: SweepSpec | None = None
     #: "No measurable difference" is said where the whole interval of a ratio lies within this share either way of 1.
-    alike_within: float = Field(default=0.25, gt=0, le=10)
+    alike_within: float = Field(default=0.10, gt=0, le=10)
     #: Exit code 1 when a point's loss ratio is above this, is not known, or was not shown to be below (too few frames).
     max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
 

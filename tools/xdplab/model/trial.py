@@ -299,19 +299,17 @@ class TrialRecord(Model):
     schema_version: int = SCHEMA_VERSION
     #: Key of `points` in run.json.
     point_id: str
-    #: From 0 on; those that repeat a disturbed one come after the planned ones.
+    #: From 0 on.
     repetition: Count
     #: `measure`: its latencies and losses stand for the point; `search`: a step of a method's search;
     #: `figures`: what a method found; `end`: the repetition is over and is not made again on resume.
     purpose: Purpose = "measure"
     #: Number of the trial within its repetition, from 0 on.
     trial: Count = 0
-    #: Number of the attempt at it, from 0 on: a disturbed step of a search is taken again.
-    attempt: Count = 0
     #: Number of the turn, from 0 on, in a repetition whose points take turns; None: it has none.
     turn: int | None = None
-    #: `ok`, `disturbed` by the machine, `failed`, or `unsupported`: it cannot be measured as it was asked for.
-    status: Literal["ok", "disturbed", "failed", "unsupported"]
+    #: `ok`, `failed`, or `unsupported`: it cannot be measured as it was asked for.
+    status: Literal["ok", "failed", "unsupported"]
     #: Of a status other than `ok`, in words.
     reason: Shown = ""
     #: When the record was written; UTC, ISO 8601.
@@ -334,7 +332,7 @@ class TrialRecord(Model):
     clause: str = ""
     #: What a method counted or found (docs/methods.md).
     figures: dict[str, Any] = {}
-    #: What the machine took away; None of records that are no trial.
+    #: What the machine took away, which excludes nothing; None of records that are no trial.
     disturbance: Disturbance | None = None
     #: What the kernel and the forwarder say is in use: XDP attach mode, zero-copy, NAPI id, counters.
     mode: dict[str, Any] = {}

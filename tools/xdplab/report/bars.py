@@ -63,11 +63,8 @@ def rate_chart(points: Sequence[PointSummary], rate: Figure, names: Mapping[str,
 
 
 def kind_of(point: PointSummary, rate: Figure) -> str:
-    """What its figure is: `median`, `median, disturbed` or `a bound`."""
-    searched = [one for one in point.by_repetition if one.was_searched(rate.key)]
-    if not point.measured[rate.key].exact:
-        return "a bound"
-    return "median, disturbed" if all(one.was_disturbed(rate.key) for one in searched) else "median"
+    """What its figure is: `median` or `a bound`."""
+    return "median" if point.measured[rate.key].exact else "a bound"
 
 
 def _words(point: PointSummary, rate: Figure) -> str:

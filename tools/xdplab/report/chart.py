@@ -223,6 +223,5 @@ def repetition_chart(points: Sequence[PointSummary]) -> Chart:
             for one in point.by_repetition if point.value(key) is not None else ():
                 value = one.value(key)
                 if value is not None and math.isfinite(value):
-                    called = f"{name}, disturbed" if one.was_disturbed("p50_us") else name
-                    found.setdefault(called, []).append(InRow(row, value))
+                    found.setdefault(name, []).append(InRow(row, value))
     return row_chart("p50 and p99 of each repetition", [point.forwarder for point in points], LATENCY, found)

@@ -61,35 +61,31 @@ def course_charts(run: RunRecord, rows: Sequence[Row]) -> list[Chart]:
     for path in dict.fromkeys(point.path for point in run.points.values()):  # never one-way next to a round trip
         own = [row for row in rows if row.trial.purpose == "measure" and run.points[row.trial.point_id].path is path]
         curves = _curves(own, lambda row: (row.at_s, row.percentile_us(50)))
-        note = "p50 of each measured trial, those set aside too; a dot apart: disturbed by the machine."
+        note = "p50 of each measured trial."
         found.append(
             Chart(f"Latency of each trial, path {path.value}", _TIME, Axis("p50", "µs", log=True), curves, note)
         )
     steps = [row for row in rows if row.trial.purpose == "search"]
     curves = _curves(steps, lambda row: (row.at_s, _kpps(row)))
-    note = "Load that left in each trial of a search; a dot apart: disturbed by the machine."
+    note = "Load that left in each trial of a search."
     found.append(Chart("Steps of the searches", _TIME, Axis("load", "kpps"), curves, note))
     lost = _curves(steps, lambda row: (_kpps(row) or 0.0, _lost_percent(row)), joined=False)
-    note = "What of that was lost. One step is no throughput: a search asks several, and the machine disturbs some."
+    note = "What of that was lost. One step is no throughput: a search asks several."
     found.append(Chart("Loss in each step", Axis("load", "kpps"), Axis("frames lost", "%"), lost, note))
     return [chart for chart in found if sum(len(series.x) for series in chart.series) > 1]
 
 
 def _curves(rows: Sequence[Row], at: Callable[[Row], tuple[float, float | None]], joined: bool = True) -> list[Series]:
-    """A curve for each point and clause, or one of all where there are too many, and what was disturbed once more."""
+    """A curve for each point and clause, or one of all where there are too many."""
     by_name: dict[str, list[tuple[float, float | None]]] = {}
-    disturbed = []
     for row in rows:
         place = at(row)
         if place[1] is None:
             continue
         by_name.setdefault(", ".join(filter(None, (row.name, row.trial.clause))), []).append(place)
-        if row.trial.status == "disturbed":
-            disturbed.append(place)
     if len(by_name) > _CURVES:
         by_name, joined = {"all points": [place for places in by_name.values() for place in places]}, False
-    found = [Series(name, *_columns(places), joined=joined) for name, places in by_name.items()]
-    return found + ([Series("disturbed", *_columns(disturbed), joined=False)] if disturbed else [])
+    return [Series(name, *_columns(places), joined=joined) for name, places in by_name.items()]
 
 
 def _columns(places: Sequence[tuple[float, float | None]]) -> tuple[list[float], list[float | None]]:

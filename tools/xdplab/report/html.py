@@ -70,7 +70,6 @@ def render(of: Run) -> str:
             direct_plot=_direct_plot(run),
             reproductions=_reproductions(run, summaries),
             failures=[trial for trial in trials if trial.status == "failed"],
-            disturbed=[trial for trial in trials if trial.status == "disturbed"],
             offloads=_offloads(run, trials),
             rows=rows,
             course=[Page.chart(chart) for chart in course_charts(run, rows)],

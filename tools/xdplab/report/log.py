@@ -50,14 +50,12 @@ def describe(record: TrialRecord) -> str:
     if record.result is None:
         return f"{record.status}: {record.reason}"
     if "text" in record.figures:
-        text = str(record.figures["text"])
-        return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
+        return str(record.figures["text"])
     latencies = distribution([record])
     p50, p99 = latencies.percentile_us(50), if_enough_samples([record], 99, latencies.percentile_us(99))
     text = f"lost {record.result.lost} of {record.result.sent}"
     percentiles = {"p50": p50, "p99": p99}
-    text = ", ".join([*(f"{name} {value:.2f} us" for name, value in percentiles.items() if value is not None), text])
-    return f"{text}  (disturbed: {record.reason})" if record.status == "disturbed" else text
+    return ", ".join([*(f"{name} {value:.2f} us" for name, value in percentiles.items() if value is not None), text])
 
 
 def duration(seconds: float) -> str:

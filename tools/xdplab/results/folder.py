@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed, Model, RunRecord, TrialRecord, plain
+from xdplab.model.base import READ_BY
 from xdplab.results.writing import append_whole, give_back, write_whole
 
 _M = TypeVar("_M", bound=Model)
@@ -70,7 +71,8 @@ def read_trials(path: Path, model: type[_M]) -> list[_M]:
 
 def _check_version(found: Any, where: str) -> None:
     if found != SCHEMA_VERSION:
-        raise InputError(f"{where}: schema version {found}, this xdplab reads {SCHEMA_VERSION}")
+        reader = f"; xdplab {READ_BY[found]} reads it" if found in READ_BY else ""
+        raise InputError(f"{where}: schema version {found}, this xdplab reads {SCHEMA_VERSION}{reader}")
 
 
 def first_error(exc: ValidationError) -> str:

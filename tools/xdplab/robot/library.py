@@ -59,7 +59,7 @@ class RobotListener(Listener):
 
 
 #: Statuses of a point that has its figures.
-_MEASURED = ("ok", "disturbed")
+_MEASURED = ("ok",)
 
 
 @library(scope="SUITE", auto_keywords=False)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibrations that hold for the next runs on the same testbed too, and when they no longer do.
 
-A calibration is kept only if the machine was quiet while it was made: by the study's own rule its senders were not
-stalled, and the hypervisor took no time from their CPUs. It holds for ten minutes of the same boot: a shared machine
-has slow spells of minutes, and a tester that was measured before one would make the forwarder look slow in it. And it
-holds only where nothing has changed that can change a number: the programs and options of the tester, the testbed, its
-CPUs and its links, the settings of the machine (what `resume` compares), the frame and the rate.
+A calibration is kept only if the machine was quiet while it was made: its senders stood still for less than
+`QUIET_SHARE` of the time, and the hypervisor took no more from their CPUs. It holds for ten minutes of the same boot: a
+shared machine has slow spells of minutes, and a tester that was measured before one would make the forwarder look slow
+in it. And it holds only where nothing has changed that can change a number: the programs and options of the tester, the
+testbed, its CPUs and its links, the settings of the machine (what `resume` compares), the frame and the rate.
 
 It lies next to the testbed's lock, which its user holds, in a folder that a reboot empties.
 """
@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from xdplab import __version__
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import cpu_use
-from xdplab.model import Calibration, DisturbanceRule, Environment, Model
+from xdplab.model import Calibration, Environment, Model
 from xdplab.model.base import flat
 from xdplab.runner.resume import UNIMPORTANT
 from xdplab.testbed import Testbed
@@ -33,6 +33,8 @@ from xdplab.testers import Tester
 
 #: How long a calibration holds, in s.
 HOLDS_S = 600.0
+#: What a machine may take of a calibration that is kept.
+QUIET_SHARE = 0.01
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -54,12 +56,11 @@ class Calibrations:
         self,
         testbed: Testbed,
         environment: Environment,
-        rule: DisturbanceRule,
         note: Callable[[str], None],
         *,
         fresh: bool,
     ) -> None:
-        self._testbed, self._environment, self._rule = testbed, environment, rule
+        self._testbed, self._environment = testbed, environment
         self._note, self._fresh = note, fresh
         self._path = volatile_dir() / f"{testbed.spec.name}.calibrations"
 
@@ -97,10 +98,10 @@ class Calibrations:
         layout = self._testbed.layout
         for cpu in before.keys() & after.keys() & {*layout.tx_cpus, layout.tester_rx}:
             share = (after[cpu].steal_ns - before[cpu].steal_ns) / 1e9 / elapsed_s
-            if share > self._rule.max_steal_share:
+            if share > QUIET_SHARE:
                 return found, f"CPU {cpu}: {share:.1%} stolen by the hypervisor"
         stalled = found.stalled_share or 0.0
-        return found, f"its sender stalled {stalled:.1%} of a trial" if stalled > self._rule.max_stalled_share else None
+        return found, f"its sender stalled {stalled:.1%} of a trial" if stalled > QUIET_SHARE else None
 
     def _facts(self, tester: Tester, identity: Mapping[str, str]) -> dict[str, str]:
         facts = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling a stalled machine from a lossy forwarder (docs/architecture.md, rule 9)."""
+"""What a machine took away during a trial: recorded, and shown next to the figures."""
 
 import time
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.hosts.agent.cpu_time import CpuTimes
 from xdplab.hosts.kernel import CpuUse, cpu_use, net_rx_softirqs, thread_use
-from xdplab.model import Disturbance, DisturbanceRule, ThreadUse, TrialResult, XdplabError
+from xdplab.model import Disturbance, ThreadUse, TrialResult, XdplabError
 from xdplab.model.trial import BY_APPLICATIONS
 
 #: Fields of `ThreadUse` that grow.
@@ -93,8 +93,8 @@ def receive_half_share(result: TrialResult, use: Use, dut: Dut) -> float:
     return rest_s / (result.elapsed_s * result.senders) if 0 < rest_s <= softirq_s else 0.0
 
 
-def judge_trial(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) -> Disturbance:
-    """Apply the rule to what was seen.
+def taken_away(result: TrialResult, use: Use, dut: Dut) -> Disturbance:
+    """Of what was seen, the part that is the machine's.
 
     Time that a forwarder's thread waits for a CPU which the layout makes it share with its NAPI thread is the
     layout's price, not a disturbance; so is the wake-up delay of a thread that sleeps between frames (it shows in
@@ -111,20 +111,9 @@ def judge_trial(rule: DisturbanceRule, result: TrialResult, use: Use, dut: Dut) 
     preempted = [thread for thread in use.threads if thread.nonvoluntary_switches]
     busy = [thread for thread in preempted if thread.ran_ns + thread.run_delay_ns > 0.95 * use.elapsed_s * 1e9]
     delay = 0.0 if shared else max((thread.run_delay_ns / (use.elapsed_s * 1e9) for thread in busy), default=0.0)
-    reasons = []
-    if stalled > rule.max_stalled_share:
-        reasons.append(f"sender stalled {stalled:.1%} of the time (longest {result.longest_gap_ns / 1e6:.1f} ms)")
-    reasons += [
-        f"CPU {cpu}: {share:.1%} stolen by the hypervisor"
-        for cpu, share in sorted(steal.items())
-        if share > rule.max_steal_share
-    ]
-    if delay > rule.max_run_delay_share:
-        reasons.append(f"forwarder's thread waited {delay:.1%} of the time for its CPU")
     return Disturbance(
         stalled_share=stalled,
         receive_half_share=receive_half,
         steal_share=steal,
         run_delay_share=delay,
-        reasons=tuple(reasons),
     )

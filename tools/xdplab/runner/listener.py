@@ -21,7 +21,7 @@ class Listener:
         """Something that changes often within a repetition, worth showing and not worth keeping."""
 
     def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
-        """Repetition `number` of `of` starts; there are more of them when a disturbed repetition is repeated."""
+        """Repetition `number` of `of` starts."""
 
     def trial(self, point: Point, record: TrialRecord) -> None:
         """A trial has been journaled."""

@@ -50,7 +50,7 @@ class Plan:
         return list({point.forwarder.title: point.forwarder for point in self.points}.values())
 
     def traffic_seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
-        """Seconds of traffic of these repetitions (all that are planned), without repeats of disturbed trials."""
+        """Seconds of traffic of these repetitions (all that are planned)."""
         chosen = self.order if repetitions is None else repetitions
         return sum(sum(self.method.trial_seconds(repetition.point.traffic)) for repetition in chosen)
 

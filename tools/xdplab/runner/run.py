@@ -44,7 +44,6 @@ from xdplab.runner.listener import Listener
 from xdplab.runner.low_latency import LowLatency
 from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
 from xdplab.runner.refusals import refusals
-from xdplab.runner.repeats import Repeats
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
@@ -213,7 +212,6 @@ class StudyRun:
         kept = Calibrations(
             self._testbed,
             environment.model_copy(update={"versions": versions}),
-            self._study.disturbance,
             note,
             fresh=self._job.recalibrate,
         )
@@ -281,9 +279,6 @@ class StudyRun:
 
     def _carry_out(self, record: RunRecord) -> None:
         planned = [each for each in self._plan.order if each.point.id not in self._unsupported]
-        self._repeats = Repeats(self._study, self._plan, planned)
-        for trial in self._job.earlier_trials:
-            self._repeats.seen(trial)
         order = self._to_do(planned)
         if self._plan.method.turns:
             points, kind = [each.point for each in planned], self._testbed.spec.kind
@@ -299,7 +294,7 @@ class StudyRun:
         self._listener.begin(self._plan, len(order), left_s)
         began = time.monotonic()
         number = 0
-        while number < len(order) or self._add_round(order):
+        while number < len(order):
             if number:
                 left_s = (time.monotonic() - began) / number * (len(order) - number)
             repetition = order[number]
@@ -315,9 +310,6 @@ class StudyRun:
             if round_over and self._job.enough(repetition.number + 1, self._failed):
                 self._rounds = repetition.number + 1
                 return
-        lacking = self._repeats.left()
-        if lacking:
-            self._listener.note(lacking)
 
     def _to_do(self, repetitions: Iterable[Repetition]) -> list[Repetition]:
         """Those that an earlier part of the run has not completed."""
@@ -364,16 +356,6 @@ class StudyRun:
                     session.abandon()
                 raise
 
-    def _add_round(self, order: list[Repetition]) -> bool:
-        """Append a repetition that replaces a disturbed one; False when there is nothing left to do."""
-        while (found := self._repeats.next_round()) is not None:
-            more = self._to_do(each for each in found.repetitions if each.point.id not in self._unsupported)
-            if more:
-                self._listener.note(found.text)
-                order += more
-                return True
-        return False
-
     def _measure(self, repetition: Repetition) -> None:
         """A repetition, repeated once with what it has journaled if the connection to a host is lost within it."""
         key = repetition.point.id, repetition.number
@@ -415,10 +397,8 @@ class StudyRun:
                 rx_program=rx_program,
                 ceiling_pps=ceiling_pps,
                 calibration=calibration,
-                rule=self._study.disturbance,
                 earlier=tuple(self._taken),
                 emit=self._emit,
-                may_repeat=self._repeats.may_repeat,
                 progress=self._listener.progress,
             )
         )
@@ -427,7 +407,6 @@ class StudyRun:
         self._job.journal.append(trial)
         self._journaled = True
         self._taken.append(trial)
-        self._repeats.seen(trial)
         self._failed |= trial.status == "failed"
         if trial.result is not None:
             self._measuring_s += trial.result.elapsed_s

@@ -20,7 +20,6 @@ from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (
     Calibration,
-    DisturbanceRule,
     HostLost,
     InputError,
     Interrupted,
@@ -36,7 +35,7 @@ from xdplab.model import (
 from xdplab.model.trial import Purpose
 from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time, sender_full
-from xdplab.runner.disturbance import between, judge_trial, snapshot
+from xdplab.runner.disturbance import between, snapshot, taken_away
 from xdplab.runner.plan import Repetition
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of, watch_of
 from xdplab.runner.proof import prove
@@ -63,12 +62,9 @@ class SessionContext:
     ceiling_pps: float
     #: Of the tester; None where the testbed has no direct link.
     calibration: Calibration | None
-    rule: DisturbanceRule
     #: What the journal has of it already.
     earlier: Sequence[TrialRecord]
     emit: Callable[[TrialRecord], None]
-    #: Whether so many seconds of traffic may be repeated.
-    may_repeat: Callable[[float], bool]
     progress: Callable[[str], None]
 
 
@@ -90,9 +86,7 @@ class PointSession:
         self._tester = tester
         self._rx_program = context.rx_program
         self._calibration = context.calibration
-        self._rule = context.rule
         self._emit = context.emit
-        self._may_repeat = context.may_repeat
         self.ceiling_pps = context.ceiling_pps
         self.cannot = tester.cannot
         self.progress = context.progress
@@ -106,12 +100,11 @@ class PointSession:
         self._began = time.monotonic()
         self._trials = 0
         asked = [record for record in context.earlier if record.asked is not None]
-        self._earlier = {(record.trial, record.attempt): record for record in asked}
+        self._earlier = {record.trial: record for record in asked}
         self._found = {record.clause for record in context.earlier if record.purpose == "figures"}
         self._around = contextlib.ExitStack()
         self.client = testbed.tester_ports(repetition.point.path).first
         self._links_before: frozenset[str] | None = None
-        self.disturbed = False
         self.sender_full = False
         self._setup_s = 0.0
         self._traffic_s = 0.0
@@ -275,59 +268,41 @@ class PointSession:
         purpose: Purpose = "measure",
         clause: str = "",
         restart_after_s: float | None = None,
-        enough: Callable[[TrialResult], bool] = lambda result: False,
     ) -> TrialResult:
-        """Run, judge, journal; a step of a search again while disturbed, as far as the rule and the budget allow."""
-        number, attempt = self._trials, 0
-        self._trials += 1
+        """Run and journal."""
 
         def take() -> MethodResult:
-            trial = f"{number}.{attempt}"
+            trial = str(self._trials)
             if restart_after_s is None:
                 return MethodResult(self._tester.run(self._context(trial), spec))
             return MethodResult(self._run_with_restart(spec, restart_after_s, trial))
 
-        while True:
-            record = self._journaled(spec, purpose, clause, number, attempt, take)
-            assert record.result is not None
-            attempt += 1
-            if (number, attempt) in self._earlier:
-                continue
-            self.disturbed = record.status == "disturbed"
-            self.sender_full = record.sender_full
-            final = not self.disturbed or purpose != "search" or attempt > self._rule.max_repeats
-            final = final or enough(record.result)
-            if final or not self._may_repeat(spec.warmup_s + spec.duration_s):
-                return record.result
+        return self._journaled(spec, purpose, clause, take)
 
     def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> TrialResult:
-        """Watch the machine while a method counts, judge, journal."""
-        record = self._journaled(asked, "measure", clause, self._trials, 0, count)
-        assert record.result is not None
-        self._trials += 1
-        return record.result
+        """Watch the machine while a method counts, and journal."""
+        return self._journaled(asked, "measure", clause, count)
 
     def send(self, spec: TrialSpec) -> TrialResult:
         """Without a record."""
         return self._tester.run(self._context("beside"), spec)
 
     def _journaled(
-        self,
-        spec: TrialSpec,
-        purpose: Purpose,
-        clause: str,
-        number: int,
-        attempt: int,
-        take: Callable[[], MethodResult],
-    ) -> TrialRecord:
+        self, spec: TrialSpec, purpose: Purpose, clause: str, take: Callable[[], MethodResult]
+    ) -> TrialResult:
         """By the journal of a resumed run, or taken now."""
-        record = self._earlier.pop((number, attempt), None)
+        record = self._earlier.pop(self._trials, None)
         if record is None:
-            record = self._one_trial(spec, purpose, clause, number, attempt, take)
+            record = self._one_trial(spec, purpose, clause, take)
             self._emit(record)
         elif record.asked != spec:
-            raise JournalFailed(f"trial {number} of the journal was another one: its study has changed; start again")
-        return record
+            raise JournalFailed(
+                f"trial {self._trials} of the journal was another one: its study has changed; start again"
+            )
+        self._trials += 1
+        self.sender_full = record.sender_full
+        assert record.result is not None
+        return record.result
 
     def record_figures(self, clause: str, figures: TrialFigures) -> None:
         """Journal what a method found, unless the journal of a resumed run has it."""
@@ -340,8 +315,6 @@ class PointSession:
         spec: TrialSpec,
         purpose: Purpose,
         clause: str,
-        number: int,
-        attempt: int,
         take: Callable[[], MethodResult],
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
@@ -361,20 +334,16 @@ class PointSession:
             counters = None  # some of them were reset meanwhile, and nothing says which
         now = counting.counters() if counting else {}
         use = between(before, after)
-        disturbance = judge_trial(self._rule, result, use, self._dut)
-        # turns stand whatever the machine did: it met the others as well
-        disturbed = disturbance.disturbed and self._turn is None
+        disturbance = taken_away(result, use, self._dut)
         whole = result.restart_own_ns is None  # else the process that ended took its time with it
         cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
         return self._record(
             turn=self._turn,
-            status="disturbed" if disturbed else "ok",
-            reason="; ".join(disturbance.reasons) if disturbed else "",
+            status="ok",
             purpose=purpose,
             clause=clause,
-            trial=number,
-            attempt=attempt,
+            trial=self._trials,
             asked=spec,
             offered_pps=spec.offered_pps,
             result=result,
@@ -533,7 +502,7 @@ class PointSession:
         ended = self._forwarder.crashed()
         return message if not ended or ended in message else f"{ended}; {message}"
 
-    def _record(self, *, status: Literal["ok", "disturbed", "failed", "unsupported"], **fields: Any) -> TrialRecord:
+    def _record(self, *, status: Literal["ok", "failed", "unsupported"], **fields: Any) -> TrialRecord:
         return TrialRecord(
             point_id=self._repetition.point.id,
             repetition=self._repetition.number,

@@ -14,12 +14,10 @@ from xdplab.analysis.doubts import doubts_of_one, remarks_of_one
 from xdplab.analysis.words import (
     NEVER_PAIRED,
     ahead,
-    basis_words,
     capitalized,
     figure_of,
     how_far,
     ratio_text,
-    repeats,
     undecided,
 )
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
@@ -28,7 +26,7 @@ from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure, make_method
 from xdplab.model import RunRecord, TrialRecord
-from xdplab.model.digits import significant
+from xdplab.model.digits import number_of, significant
 
 if TYPE_CHECKING:
     from xdplab.analysis.sweep import SweepAnalysis
@@ -134,7 +132,7 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
             *why,
             f"{both}: {figures}.",
         ]
-    stands = f"{capitalized(repeats(found))}."
+    stands = f"By {number_of(found.rounds, 'round')}."
     if found.better is None:
         missing, _, advice = undecided(found).partition(":")
         between = f"{missing} between {both}" + (f":{advice}" if advice else "")
@@ -146,13 +144,7 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
     who = names.get(ahead(found), ahead(found))
     verb = metric.verb if metric.more else "is"
     first = f"{at}{who} {verb} {how_far(found, names)}."
-    basis = basis_words(found)
-    return [
-        first,
-        f"{capitalized(figures)}{f': {basis[0]}' if basis else ''}.",
-        *([f"{capitalized('; '.join(basis[1:]))}."] if len(basis) > 1 else []),
-        stands,
-    ]
+    return [first, f"{capitalized(figures)}.", stands]
 
 
 def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list[str]:
@@ -168,7 +160,7 @@ def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list
     doubts = [*doubts_of_one(one, metric.key)]
     wrong = f"; uncertain: {'; '.join(doubts)}" if doubts else ""
     at = f" at {significant((one.offered_pps or 0) / 1e3)} kpps" if metric.at_load else ""
-    count = f", {one.repeats} repetition{'s' * (one.repetitions != 1)}"
+    count = f", {number_of(one.repetitions, 'repetition')}"
     return [f"{one.plain_name} alone{at}: {_what(one, metric)} {figure_of(one, metric)}{count}{remarks}{wrong}."]
 
 

@@ -4,8 +4,7 @@
 For methods that rank (micro-benchmarks, functions, stages, applications), and for the advice of a report.
 
 Each place (`rxdrop`) is decided by the comparisons of `compare` between a leader and all others; those of all places
-are one family. The leader is the one with the best median, if its pairs with the others do not say the opposite: a
-median is of a row's own clean repetitions, and two rows may have been measured cleanly at different times.
+are one family. The leader is the one with the best median, if its rounds with the others do not say the opposite.
 """
 
 import math
@@ -15,13 +14,12 @@ from dataclasses import dataclass
 from statistics import median
 
 from xdplab.analysis.compare import compare_points, corrected, hindrance_of
-from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, qualifications, verdict
+from xdplab.analysis.doubts import searched
+from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, verdict
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured
 from xdplab.measure.point import PointSummary
-from xdplab.measure.usable import usable_repetitions
-from xdplab.stats.bimodal import bimodal
 
 _CANNOT = "no winner is named"
 _NOBODY = "unknown"
@@ -47,7 +45,7 @@ class Contender:
     def stands(self) -> list[Measured]:
         """Of the repetitions that stand for it."""
         key = self.figure.key
-        return [one.figures[key] for one in usable_repetitions(self.point.by_repetition, key)]
+        return [one.figures[key] for one in searched(self.point, key)]
 
     @property
     def values(self) -> list[float]:
@@ -62,7 +60,7 @@ class Contender:
     def could_reach(self, other: "Contender") -> bool:
         """Whether a repetition leaves it open that this one is as good as another one's median, or hardly worse."""
         more, ends = self.figure.more, (_best_end(one, self.figure) for one in self.stands)
-        best = max((end if more else 1 / end if end else math.inf) for end in ends if end is not None)
+        best = max((end if more else 1 / end if end else math.inf) for end in ends)
         return best * (1 + self.point.alike_within) >= other.speed
 
     @property
@@ -77,12 +75,6 @@ class Contender:
         return "; ".join(words for limit, words in _LIMITS.items() if limit in limits)
 
     @property
-    def bimodal(self) -> str:
-        """Where the repetitions fall into two groups, in words."""
-        split = bimodal(self.values)
-        return split.text() if split else ""
-
-    @property
     def amount(self) -> str:
         """Its median, as a bound where it is one."""
         return figure_of(self.point, self.figure) if self.stands else "not measured"
@@ -94,10 +86,8 @@ class Contender:
         return middle if self.figure.more else 1 / middle if middle else math.inf
 
 
-def _best_end(one: Measured, of: Figure) -> float | None:
-    """The best that the true one may be; what was measured, where nobody knows how much was disturbed."""
-    if one.share is None:
-        return one.value
+def _best_end(one: Measured, of: Figure) -> float:
+    """The best that the true one may be."""
     return one.high if of.more else one.low
 
 
@@ -193,7 +183,7 @@ class _Place:
             remarks = dict.fromkeys(remark for _, found in tied for remark in found.remarks)
             return f"no measurable difference between {names}{''.join(f' ({each})' for each in remarks)}"
         second, found = self._compared[0]
-        said = "".join(f" ({each})" for each in qualifications(found))
+        said = "".join(f" ({each})" for each in found.remarks)
         limit = ", the tester sent no more" * leader.took_all
         far = how_far(found, {second.point.forwarder: second.name})
         following = "the next that can be compared" if self.maybe_next else "the next"

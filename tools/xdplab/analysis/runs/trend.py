@@ -15,6 +15,7 @@ from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import environment_difference, what_differs
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model
+from xdplab.stats.interval import MIN_ROUNDS
 
 #: Two runs are a comparison, not a trend.
 MIN_RUNS = 3
@@ -89,7 +90,7 @@ def trends(runs: Sequence[Run]) -> list[Trend]:
             series = [
                 (run.name, run.record, values)
                 for run in runs
-                if len(values := _values(run.points, point_id, figure.key)) >= figure.pairs
+                if len(values := _values(run.points, point_id, figure.key)) >= MIN_ROUNDS
             ]
             if len(series) >= MIN_RUNS:
                 steps = stretches(series, figure.precision, figure.more, environment_difference)
@@ -104,21 +105,17 @@ def trends(runs: Sequence[Run]) -> list[Trend]:
 
 
 def _values(summaries: Sequence[PointSummary], point_id: str, metric: str) -> list[float]:
-    """Nothing where the point's percentile is not carried by its samples, or a clean repetition has no fact.
-
-    Which count is chosen by statuses, never by values: without those of which only a bound is known, a run would be as
-    its others are.
-    """
+    """Nothing where the point's percentile is not carried by its samples, or a repetition has no fact."""
     figures = [
         one
         for s in summaries
         if s.point_id == point_id and getattr(s, metric, 0) is not None
         for one in s.by_repetition
     ]
-    clean = [one for one in figures if one.was_searched(metric) and not one.was_disturbed(metric)]
-    if any(doubtful(one, metric) for one in clean):
+    searched = [one for one in figures if one.was_searched(metric)]
+    if any(doubtful(one, metric) for one in searched):
         return []
-    values = [value for one in clean if (value := one.value(metric)) is not None]
+    values = [value for one in searched if (value := one.value(metric)) is not None]
     return values if values and 0 < fmean(values) < math.inf else []  # a step is of their logarithms
 
 

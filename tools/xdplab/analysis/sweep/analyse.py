@@ -145,12 +145,11 @@ def _what_matters(found: Sequence[Importance], lossy: Sequence[str]) -> str:
     mattering = [_with_effect(each) for each in found if each.matters]
     idle = [each for each in found if each.verdict == "no effect seen"]
     clauses = [f"what matters: {', '.join(mattering)}"] if mattering else []
-    for verdict in ("too disturbed to say", "too little to tell"):
-        reasons: dict[str, list[str]] = {}
-        for each in found:
-            if each.verdict == verdict:
-                reasons.setdefault(each.why, []).append(each.factor)
-        clauses += [f"{verdict}: {', '.join(names)} ({why})" for why, names in reasons.items()]
+    reasons: dict[str, list[str]] = {}
+    for each in found:
+        if each.verdict == "too little to tell":
+            reasons.setdefault(each.why, []).append(each.factor)
+    clauses += [f"too little to tell: {', '.join(names)} ({why})" for why, names in reasons.items()]
     if not mattering:
         clauses.insert(0, "no setting is seen to matter")
     if lossy:
@@ -174,12 +173,9 @@ def _groups(grouped: Clustering, rules: RuleSet) -> str:
 
 def _caution(table: Table, effects: Anova) -> str:
     """Said next to what matters as well."""
-    disturbed, taken = sum(len(row.disturbed) for row in table.rows), sum(len(row.by_repetition) for row in table.rows)
     notes = ""
     if any(each.differs for each in effects.effects) and effects.error_from == "repetitions":
         notes = " The design has one configuration for each level: what that one always does counts as the level's."
-    if 2 * disturbed > taken:
-        notes += f" The machine was disturbed in {disturbed} of {taken} repetitions: repeat on a quieter one."
     return notes
 
 

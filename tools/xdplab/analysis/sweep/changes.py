@@ -17,7 +17,7 @@ from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Configuration, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
-from xdplab.stats.interval import MIN_PAIRS, Interval
+from xdplab.stats.interval import MIN_ROUNDS, Interval
 
 #: A configuration is near the best when its latency is at most this share above.
 NEAR = 0.10
@@ -73,12 +73,12 @@ _Cells = dict[Levels, dict[tuple[Levels, int], float]]
 
 
 def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
-    """What was measured undisturbed in some of the repetitions."""
+    """What was measured in some of the repetitions."""
     found: _Cells = defaultdict(dict)
     for row in table.rows:
         cell = tuple(row.levels[name] for name in names)
         others = tuple(level for name, level in row.levels.items() if name not in names)
-        for repetition in repetitions & row.by_repetition.keys() - set(row.disturbed):
+        for repetition in repetitions & row.by_repetition.keys():
             value = table.value_us(row.by_repetition[repetition])
             if not math.isnan(value):
                 found[cell][others, repetition] = value
@@ -88,7 +88,7 @@ def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
 def _pairs(step: _Step, cells: _Cells) -> list[tuple[float, float]]:
     before, after = cells.get(step.before, {}), cells.get(step.after, {})
     alike = [(before[key], after[key]) for key in before if key in after]
-    if len(alike) >= MIN_PAIRS:
+    if len(alike) >= MIN_ROUNDS:
         return alike
     shared = {number for _, number in before} & {number for _, number in after}
     return [
@@ -119,7 +119,7 @@ def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -
     means = {cell: _mean(values.values()) for cell, values in chosen.items()}
     default = _at(means, tuple(factor.default for factor in factors))
     if default is None:
-        return _none(advice, "the default was not measured, or not undisturbed")
+        return _none(advice, "the default was not measured")
     bad = {tuple(row.levels[name] for name in names) for row in table.rows if row.point_id in lossy}
     if default in bad:
         return _none(advice, "the default lost frames, and its latency is that of the frames that arrived")
@@ -137,11 +137,11 @@ def _confirmed(
 ) -> ChangeAdvice:
     """The steps as far as each of them is confirmed."""
     family = [_pairs(step, other) for step in steps]
-    if len(family[0]) < MIN_PAIRS:
-        pairs = f"{len(family[0])} of the {MIN_PAIRS} undisturbed pairs of repetitions that it takes"
+    if len(family[0]) < MIN_ROUNDS:
+        pairs = f"{len(family[0])} of the {MIN_ROUNDS} pairs of repetitions that it takes"
         return _none(advice, f"{pairs}: ask for 6 repetitions")
     changes: list[Change] = []
-    # of the pairs alone: a cell has configurations without a counterpart, and repetitions that only one side has clean
+    # of the pairs alone: a cell has configurations without a counterpart, and repetitions that only one side has
     before = after = _mean(one for one, _ in family[0])
     for step, interval in zip(steps, compare_values(family, RESOLUTION), strict=True):
         if interval is None or not interval.differs or interval.ratio <= 1:

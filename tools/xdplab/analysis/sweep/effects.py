@@ -210,18 +210,18 @@ def _by_variance(
 
 
 def _by_repetitions(weights: Mapping[_Key, np.ndarray], table: Table) -> dict[_Key, _Judged]:
-    """Each repetition estimates each effect; those in which a row that it rests on was disturbed do not count."""
+    """Each repetition estimates each effect."""
     logs = table.logs
-    unusable = np.isnan(logs) | [[number in row.disturbed for number in table.repetitions] for row in table.rows]
+    unusable = np.isnan(logs)
     family = []
     for each in weights.values():
         used = np.abs(each) > 1e-9
-        clean = np.flatnonzero(~unusable[used].any(axis=0))
-        family.append([(math.exp(each[used] @ logs[used, at]), 1.0) for at in clean])
+        known = np.flatnonzero(~unusable[used].any(axis=0))
+        family.append([(math.exp(each[used] @ logs[used, at]), 1.0) for at in known])
     return {
         key: {name: getattr(found, name) for name in ("ratio", "low", "high", "differs")} | {"p": found.corrected_p}
         for key, found in zip(weights, compare_values(family, RESOLUTION), strict=True)
-        if found is not None and found.pairs >= MIN_REPETITIONS
+        if found is not None and found.rounds >= MIN_REPETITIONS
     }
 
 

@@ -28,7 +28,7 @@ _FOLDS, _REPEATS, _SHUFFLES, _TREES = 5, 2, 5, 40
 #: Fewer configurations than this are too few for folds.
 MIN_CONFIGURATIONS = 10
 
-Verdict = Literal["matters", "no effect seen", "too disturbed to say", "too little to tell"]
+Verdict = Literal["matters", "no effect seen", "too little to tell"]
 
 
 class Importance(Model):
@@ -48,9 +48,6 @@ class Importance(Model):
     matters: bool
     #: The largest ratio between a level and the default that the data do not exclude; None: any.
     visible: float | None
-    #: Of the repetitions at its most disturbed level, those that were disturbed, and all.
-    disturbed: int
-    repetitions: int
     levels: tuple[LevelEffect, ...]
 
     @property
@@ -58,8 +55,6 @@ class Importance(Model):
         """In words."""
         if self.matters:
             return "matters"
-        if 2 * self.disturbed > self.repetitions:
-            return "too disturbed to say"
         return "no effect seen" if self.visible is not None and self.visible <= EFFECT else "too little to tell"
 
     @property
@@ -72,10 +67,8 @@ class Importance(Model):
         """What the verdict rests on."""
         if self.matters:
             return f"up to {ratio_words(self.apart)} between its levels" if self.alone else self.strongest_interaction
-        if 2 * self.disturbed > self.repetitions:
-            return f"{self.disturbed} of {self.repetitions} repetitions at one level were disturbed"
         if self.visible is None:
-            return f"ask for more configurations, or for {MIN_REPETITIONS} undisturbed repetitions"
+            return f"ask for more configurations, or for {MIN_REPETITIONS} repetitions"
         return f"no effect above {ratio_words(self.visible)}"
 
     @property
@@ -108,7 +101,6 @@ def importances(table: Table, found: Anova, losses: np.ndarray | None = None) ->
         own = [effect for effect in found.effects if factor.name in effect.factors]
         pairs = [effect for effect in own if len(effect.factors) == 2]
         known = [effect.p for effect in own if effect.p is not None]
-        disturbed, repetitions = _most_disturbed(table, factor)
         lost = losses[number] if losses is not None else None
         result.append(
             Importance(
@@ -121,8 +113,6 @@ def importances(table: Table, found: Anova, losses: np.ndarray | None = None) ->
                 strongest_interaction=next((effect.name for effect in pairs if effect.differs), ""),
                 matters=any(effect.differs for effect in own),
                 visible=_visible(found.levels[factor.name], factor),
-                disturbed=disturbed,
-                repetitions=repetitions,
                 levels=found.levels[factor.name],
             )
         )
@@ -159,12 +149,3 @@ def _visible(levels: Sequence[LevelEffect], factor: Factor) -> float | None:
     bounds = [(each.low, each.high) for each in levels if each.level not in (factor.default, ABSENT)]
     ratios = [max(high, 1 / low) for low, high in bounds if low is not None and high is not None]
     return max(ratios) if ratios and len(ratios) == len(bounds) else None
-
-
-def _most_disturbed(table: Table, factor: Factor) -> tuple[int, int]:
-    """Disturbed repetitions and all repetitions of the level where their share is largest."""
-    counts = []
-    for level in factor.levels:
-        rows = [row for row in table.rows if row.levels[factor.name] == level]
-        counts.append((sum(len(row.disturbed) for row in rows), sum(len(row.by_repetition) for row in rows)))
-    return max(counts, key=lambda count: count[0] / count[1])

@@ -94,8 +94,6 @@ class Configuration(Model):
     levels: dict[str, Scalar]
     statistics: Statistics
     by_repetition: dict[int, Statistics]
-    #: Repetitions of which every attempt was disturbed.
-    disturbed: tuple[int, ...]
     loss_ratio: float
     #: Frames, over all repetitions.
     sent: int = 0
@@ -274,7 +272,6 @@ def _row(
         levels=levels,
         statistics=merged.model_copy(update=tails),
         by_repetition={number: found for number, found in repetitions.items() if found is not None},
-        disturbed=tuple(trial.repetition for trial in chosen if trial.status == "disturbed"),
         loss_ratio=loss_ratio,
         sent=sum(trial.result.sent for trial in chosen if trial.result),
     )

@@ -101,7 +101,7 @@ def figure_text(point: PointSummary, figure: Figure, unit: str = "") -> str:
     found = point.measured.get(figure.key)
     if found is None or (found.value is None and not figure.more):
         return "-"
-    if figure.more or found.limited_by not in ("forwarder", "machine") or found.value is None:
+    if figure.more or found.limited_by != "forwarder" or found.value is None:
         return found.text(figure.per, unit, digits=4)
     return "∞" if math.isinf(found.value) else figure.format(found.value) + unit
 
@@ -141,7 +141,6 @@ def _bound_columns(method: Method[Any] | type[Method[Any]]) -> list[Column]:
     keys = [each.key for each in method.figures]
     return [
         *(column for each in method.figures if not each.at_load for column in bounds(each)),
-        Column("clean", "repetitions that the machine left undisturbed", lambda point: point.clean, places=()),
         Column("doubts", "why its figures are not to be taken for facts", doubts, places=()),
     ]
 
@@ -155,7 +154,7 @@ def columns_of(method: Method[Any], points: Sequence[PointSummary]) -> list[Colu
         _BYTES,
         *own_columns(method),
         *_bound_columns(method),
-        Column("repetitions", "reps", lambda point: point.repetitions, words=lambda point: point.repeats),
+        Column("repetitions", "reps", lambda point: point.repetitions, str),
         Column("status", "status", lambda point: point.status, str),
     ]
 

@@ -14,7 +14,6 @@ from xdplab.analysis.tables.columns import figure_text, finite, own_columns
 from xdplab.analysis.tables.datapath_columns import datapath_columns, new_flow_columns
 from xdplab.measure import Column, Figure, Method, figure, make_method
 from xdplab.measure.point import PointSummary
-from xdplab.measure.usable import usable_repetitions
 from xdplab.model import InputError, Model, RunRecord
 from xdplab.model.digits import number
 
@@ -109,7 +108,7 @@ class ExportRow(Model):
     text: str
     #: It was looked for, found or not.
     searched: bool
-    #: Median of the repetitions that the machine left undisturbed, of all where it disturbed each.
+    #: Median of the repetitions.
     value: float | None
     #: Lowest of these repetitions; a range, no confidence interval (`xdplab compare --json` has those of ratios).
     low: float | None
@@ -127,11 +126,7 @@ class ExportRow(Model):
     doubts: str
     #: Repetitions that were measured.
     repetitions: int
-    #: Those of them that the machine left undisturbed.
-    clean: int
-    #: Trials of the point that were disturbed.
-    disturbed: int
-    #: Of the point: `ok`, `disturbed`, `partial`, `failed`, `unsupported`, `not measured`.
+    #: Of the point: `ok`, `partial`, `failed`, `unsupported`, `not measured`.
     status: str
     #: Of another status than `ok`, in words.
     reason: str
@@ -187,14 +182,13 @@ def _of_point(run: RunRecord, side: PointSummary, point: PointSummary, part: str
         "udp_flows",
     )
     return {
-        **{key: getattr(side, key) for key in (*plain, "repetitions", "clean")},
+        **{key: getattr(side, key) for key in (*plain, "repetitions")},
         "tester": point.tester or run.study.tester,
         "levels": json.dumps(point.levels, sort_keys=True),
         "part": part,
         "frame_bytes": str(point.frame_bytes),
         "profile": json.dumps(point.profile, sort_keys=True),
         "knobs": json.dumps(point.swept, sort_keys=True),
-        "disturbed": point.disturbed,
         "status": point.status,
         "reason": point.reason,
     }
@@ -217,14 +211,12 @@ def _figures(method: Method[Any], side: PointSummary, part: str) -> Iterator[dic
 def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
     """What an `ExportRow` says of a figure: its value with lowest and highest repetition, bounds, doubts."""
     searched = [one for one in side.by_repetition if one.was_searched(of.key)]
-    known = [
-        value for one in usable_repetitions(side.by_repetition, of.key) if (value := one.value(of.key)) is not None
-    ]
+    known = [value for one in searched if (value := one.value(of.key)) is not None]
     found = side.measured.get(of.key)
     value = side.value(of.key)
     shown = known if value is not None else []
     words = "" if not searched else "not known" if value is None else figure_text(side, of, f" {of.unit}")
-    if len(shown) > 1 and found and found.limited_by in ("forwarder", "machine"):
+    if len(shown) > 1 and found and found.limited_by == "forwarder":
         low, high = (number(each / of.per) for each in (min(shown), max(shown)))
         words = f"{words} ({low} to {high}, {len(shown)} repetitions)"
     return {
@@ -236,7 +228,7 @@ def row_of(side: PointSummary, of: Figure) -> dict[str, Any]:
         "high": finite(max(shown, default=None)),
         "n": len(shown),
         "at_least": bool(found and found.bound == "at least"),
-        "below": found.below if found and found.limited_by != "machine" else None,
+        "below": found.below if found else None,
         "machine_tail": of.key in side.machine_tail,
         "doubts": "; ".join(doubts_of_one(side, of.key)),
     }
@@ -257,7 +249,7 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
         "value": value,
         "low": None,
         "high": None,
-        "n": side.clean or side.repetitions,
+        "n": side.repetitions,
         "at_least": False,
         "below": None,
         "machine_tail": column.key in side.machine_tail,

@@ -20,7 +20,7 @@ from xdplab.methods.shared.traced import (
 )
 from xdplab.model import TrialRecord
 from xdplab.model.digits import significant
-from xdplab.stats.interval import MIN_PAIRS, Interval, ratio_interval
+from xdplab.stats.interval import MIN_ROUNDS, Interval, ratio_interval
 
 CLAUSE = "breakdown"
 #: In the clause of a trial with the probes.
@@ -63,8 +63,8 @@ class AtRate(PairsAtRate):
 
     @property
     def said(self) -> bool:
-        """Whether enough pairs were clean for what the probes cost."""
-        return self.clean >= MIN_PAIRS
+        """Whether there are enough pairs for what the probes cost."""
+        return self.pairs >= MIN_ROUNDS
 
 
 class BreakdownFigures(PointFigures):
@@ -89,7 +89,7 @@ def _at_rate(trials: Sequence[TrialRecord], rate: float, stages: list[BreakdownR
     paired = paired_trials(trials, *clauses)
     without, traced = sides = [percentiles(pair[side] for pair in paired) for side in (0, 1)]
     pairs = list(zip(traced["p50_us"], without["p50_us"], strict=True))
-    interval = ratio_interval(pairs, depth=None)  # one process in turns: a level of the machine meets both sides alike
+    interval = ratio_interval([slow / fast for slow, fast in pairs])
     typical = {name: medians([getattr(one.typical_us, name) for one in stages]) for name in ("p50", "p99")}
     frames = median(one.frames_per_batch for one in stages)
     cost = median(slow - fast for slow, fast in pairs) / PROBES_ON_THE_WAY if pairs else None
@@ -123,12 +123,12 @@ def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
     name = found[0][0]
     last, less = [(one, less) for forwarder, one, less in found if forwarder == name][-1]
     words = ", ".join(f"{stage} {value:.2f} µs" for stage, value in less.items())
-    pairs = f"{last.clean} clean of {last.pairs} pairs of trials"
+    pairs = f"{last.pairs} pairs of trials"
     figures = f"{name}, median frame at {significant(last.rate_pps / 1000)} kpps: {words}."
     estimate = "What the probes cost has been taken off, an estimate."
     if last.said:
         return Answer(sentence=figures, details=(estimate, f"{pairs}."), said=True)
-    return Answer(sentence=f"No answer: {pairs}, {MIN_PAIRS} are needed.", details=(figures, estimate))
+    return Answer(sentence=f"No answer: {pairs}, {MIN_ROUNDS} are needed.", details=(figures, estimate))
 
 
 def _why_no_breakdown(summaries: Sequence[PointSummary]) -> list[str]:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
-from xdplab.analysis.words import qualifications, ratio_text, verdict
+from xdplab.analysis.words import ratio_text, verdict
 from xdplab.forwarders import Dut
 from xdplab.forwarders.changes import KINDS, MOST_RULES, Kind, cannot_change
 from xdplab.measure.comparison import Answer, Comparison
@@ -116,7 +116,6 @@ class Changes(Method[ChangesSpec]):
         _without("p99_us", "p99 µs without"),
     )
     side_clauses: ClassVar[tuple[str, ...]] = (WITHOUT,)
-    repeats_whole: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
@@ -268,7 +267,7 @@ def _slower(found: Comparison) -> str:
     """The ratio, or why there is none."""
     if found.better is None:
         return verdict(found) if found.hindrances else f"{ratio_text(found)}: {verdict(found)}"
-    return ratio_text(found) + "".join(f" ({each})" for each in qualifications(found))
+    return ratio_text(found) + "".join(f" ({each})" for each in found.remarks)
 
 
 def _kind(levels: Mapping[str, Scalar]) -> Kind:

@@ -10,7 +10,7 @@ from xdplab.analysis.answers.pipelines import answer_by, headline
 from xdplab.forwarders.changes import FIRST_FRAME
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import CountedFigures, Figure
-from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
+from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Model, TrialRecord, TrialResult
 from xdplab.model.base import Amount, Count
@@ -103,7 +103,6 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
         if rules and step.count != rules * rounds:
             doubts[figure.key] = f"{step.count / rounds:g} rules at a time, not {rules:,}"
     gap = values.get(GAP.key)
-    share = disturbed_share(trial)
     ends: dict[str, dict[str, Any]] = {}
     if gap is not None:
         # frames that all came show that a gap is shorter than the longest time between two that were sent
@@ -113,8 +112,7 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
     return RepetitionFigures(
         repetition=trial.repetition,
         figures={
-            key: Measured(value=value, share=share, doubt=doubts.get(key, ""), **ends.get(key, {}))
-            for key, value in values.items()
+            key: Measured(value=value, doubt=doubts.get(key, ""), **ends.get(key, {})) for key, value in values.items()
         },
     )
 

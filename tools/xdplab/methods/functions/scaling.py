@@ -10,7 +10,6 @@ from xdplab.analysis.answers.ranking import Contender
 from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model.digits import number_of
 from xdplab.model.functions import NfPoint, NfTraffic
-from xdplab.stats.interval import Interval
 
 #: A core more that brings less than this part of what the first one does is where scaling ends.
 _WORTH = 0.5
@@ -46,7 +45,11 @@ class Scaling(Curve):
                 return f"whether it scales {past} is undecided: too little to tell, ask for more repetitions"
         place, most = known[-1]
         over_one = family.get(place)
-        how = "" if over_one is None or over_one.interval is None else _how(over_one.interval)
+        how = (
+            ""
+            if over_one is None or over_one.interval is None
+            else f"{100 * over_one.interval.confidence:.0f} % interval"
+        )
         times = self.times(most)
         return f"scales up to {most.number} cores" + (f": {times} times one core ({how})" if times else "")
 
@@ -55,12 +58,6 @@ class Scaling(Curve):
         assert self.one is not None
         cores = more.number - fewer.number
         return 1 + _WORTH * cores * median(self.one.values) / median(fewer.values)
-
-
-def _how(found: Interval) -> str:
-    if found.method == "each-pair":
-        return f"in each of {found.pairs} repetitions"
-    return f"{100 * found.confidence:.0f} % interval"
 
 
 def scalings(rows: Sequence[tuple[NfTraffic, NfPoint, Contender]]) -> list[Scaling]:

@@ -77,7 +77,6 @@ class Latency(Method[LatencySpec]):
     columns: ClassVar[tuple[Column, ...]] = COLUMNS
     side_clauses: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
     light_clause: ClassVar[str] = LIGHT_LOAD
-    repeats_whole: ClassVar[bool] = True
     closed_loop: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
     swept: ClassVar[bool] = True

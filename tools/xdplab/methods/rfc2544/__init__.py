@@ -168,13 +168,9 @@ class Rfc2544(Method[Rfc2544Spec]):
         return [*lines(curves(run, summaries))]
 
     def notes(self, point: PointSummary) -> list[str]:
-        """A bimodal rate, and why a throughput is doubted."""
-        where = f"{point.forwarder}, {point.frame_bytes} bytes"
-        flooded = Rfc2544Figures.of(point).forwarding_rate
+        """Why a throughput is doubted."""
         ndr = point.measured.get(NDR.key)
-        split = flooded.bimodal_kpps if flooded else ""
-        lines = [f"{where}: at overload bimodal, kpps: {split}"] if split else []
-        return lines + ([f"{where}: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else [])
+        return [f"{point.forwarder}, {point.frame_bytes} bytes: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else []
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
         """A clause under its name in `point_figures`, or what a variant contributes against the study's reference."""
@@ -230,6 +226,5 @@ _NONE_FOUND: dict[LimitedBy, str] = {
     "below-minimum": "the forwarder lost frames at the lowest load",
     "tester": "the tester offered no load as it was asked to",
     "budget": "the search's time ran out before one was found",
-    "machine": "the machine disturbed all trials at the lowest load",
     "forwarder": "none was found",
 }

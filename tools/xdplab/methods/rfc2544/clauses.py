@@ -70,9 +70,7 @@ def loss_curve(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec) -> Non
     for step in range(_STEPS, 0, -1):
         load = top * step / _STEPS
         trial = trial_of(spec, load_streams(traffic, load), duration)
-        result = session.trial(
-            trial, purpose="search", clause=LossCurveRecord.clause, enough=lambda found: not found.lost
-        )
+        result = session.trial(trial, purpose="search", clause=LossCurveRecord.clause)
         lost = result.lost
         points.append(
             LossStep(

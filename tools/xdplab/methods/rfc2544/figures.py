@@ -10,7 +10,7 @@ from xdplab.analysis.doubts import TELLING_LOSS
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.distribution import if_enough_samples, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
-from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, disturbed_share, in_half
+from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, in_half
 from xdplab.methods.rfc2544.records import (
     Bound,
     BurstsRecord,
@@ -29,9 +29,7 @@ from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.model.trial import LOAD_TOLERANCE
-from xdplab.stats.bimodal import bimodal
-from xdplab.stats.contamination import rate_ends
-from xdplab.stats.student import geometric_interval
+from xdplab.stats.interval import geometric_interval
 
 
 def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:
@@ -63,13 +61,10 @@ class Contradiction(Model):
     load_pps: float
     #: Frames lost of those sent.
     loss_ratio: float
-    #: All trials that contradict were disturbed.
-    disturbed: bool
 
     def text(self) -> str:
         """In words."""
-        noise = ", on a disturbed machine" if self.disturbed else ""
-        where = f"{significant(self.load_pps / 1e3, 4)} kpps{noise}"
+        where = f"{significant(self.load_pps / 1e3, 4)} kpps"
         return f"the loss curve of the same repetition lost {percent(self.loss_ratio)} at {where}"
 
 
@@ -172,8 +167,6 @@ class LatencyFound(Model):
     achieved_pps: float | None
     #: Trials that it is of.
     trials: int
-    #: Trials at this load that the machine disturbed.
-    disturbed: int
     #: Time-stamped frames.
     samples: int
     #: Frames lost of those sent.
@@ -309,8 +302,6 @@ class ForwardingRateFound(Model):
     intended_pps: Spread | None
     #: Whether frames were lost in every trial of all repetitions.
     overloaded: bool
-    #: In words, where the repetitions fall into two groups.
-    bimodal_kpps: str
 
 
 class Rfc2544Figures(PointFigures):
@@ -346,25 +337,22 @@ def contradiction(
 ) -> Contradiction | None:
     """What contradicts a bound of the throughput `search`; None when nothing does, or there is no loss curve.
 
-    It is loss above the tolerated ratio at a load that is lower by more than the search resolves. One disturbed trial
-    contradicts nothing: the rule lays its loss on the machine, as the search does with a load that was not offered as
-    asked. Two of them do: whatever took frames at both loads was not there during the search, or was not seen by it.
+    It is loss above the tolerated ratio at a load that is lower by more than the search resolves.
     """
     if not bound.throughput_pps:
         return None
     below_pps = bound.throughput_pps * search.directions * (1 - PRESETS[search.preset].relative_width)
     lossy = []
-    for trial in last_attempts(trials, repetition, LossCurveRecord.clause):
+    for trial in trials_of(trials, repetition, LossCurveRecord.clause):
         result, load_pps = trial.result, trial.offered_pps
         if not result or load_pps is None or load_pps >= below_pps or not result.sent:
             continue
         if result.lost / result.sent > bound.loss_ratio:
-            lossy.append((result.lost / result.sent, load_pps, trial.status == "disturbed"))
-    disturbed = all(noisy for _, _, noisy in lossy)
-    if not lossy or (disturbed and len(lossy) == 1):
+            lossy.append((result.lost / result.sent, load_pps))
+    if not lossy:
         return None
-    ratio, load_pps, _ = max(each for each in lossy if disturbed or not each[2])
-    return Contradiction(load_pps=load_pps, loss_ratio=ratio, disturbed=disturbed)
+    ratio, load_pps = max(lossy)
+    return Contradiction(load_pps=load_pps, loss_ratio=ratio)
 
 
 def worst(found: Sequence[Contradiction | None]) -> Contradiction | None:
@@ -372,13 +360,13 @@ def worst(found: Sequence[Contradiction | None]) -> Contradiction | None:
     return max(filter(None, found), key=lambda each: each.loss_ratio) if in_half(found) else None
 
 
-def last_attempts(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:
-    """The attempt that a method was given, of each trial of a clause in one repetition."""
-    last: dict[int, TrialRecord] = {}
-    for trial in trials:
-        if trial.purpose == "search" and trial.clause == clause and trial.repetition == repetition:
-            last[trial.trial] = trial
-    return list(last.values())
+def trials_of(trials: Iterable[TrialRecord], repetition: int, clause: str) -> list[TrialRecord]:
+    """Steps of a clause in one repetition."""
+    return [
+        trial
+        for trial in trials
+        if trial.purpose == "search" and trial.clause == clause and trial.repetition == repetition
+    ]
 
 
 _RATE: dict[str, Any] = {
@@ -445,13 +433,6 @@ def throughput_repetitions(trials: Iterable[TrialRecord]) -> tuple[RepetitionFig
     return tuple(found.values())
 
 
-def _share(trial: TrialRecord, trials: Sequence[TrialRecord]) -> float | None:
-    """Of the last attempts at each step, the share that the machine disturbed; 0 where that is at most half of them."""
-    searched = last_attempts(trials, trial.repetition, trial.clause)
-    disturbed = sum(one.status == "disturbed" for one in searched)
-    return disturbed / len(searched) if disturbed * 2 > len(searched) else 0.0
-
-
 def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
     """The bound of the lowest loss ratio that was searched: NDR, or PDR where no search was without loss.
 
@@ -474,7 +455,6 @@ def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
         low=low,
         high=high,
         limited_by="forwarder" if limited_by == "budget" and not bound.from_below else limited_by,
-        share=_share(trial, trials),
         resolution=max(PRESETS[search.preset].relative_width, 0.0 if bound.from_below else bound.left_open or 0.0),
         doubt=contradicted_by.text() if contradicted_by else doubt,
         called=f"throughput with at most {percent(bound.loss_ratio)} loss" if bound.loss_ratio else "",
@@ -490,7 +470,7 @@ def _per_core(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
     most_pps = (bound.lower_pps or 0.0) * search.directions * (1 + LOAD_TOLERANCE)
     good = [
         each
-        for each in last_attempts(trials, trial.repetition, trial.clause)
+        for each in trials_of(trials, trial.repetition, trial.clause)
         if each.result and each.result.received and each.cpu and each.result.achieved_pps <= most_pps
         if each.result.lost <= bound.loss_ratio * each.result.sent
     ]
@@ -500,26 +480,20 @@ def _per_core(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
     price = cpu_figures(best).get(CPU.key) if best else None
     if price is None or not price.value:
         return price
-    return Measured(
-        value=1e6 / price.value, share=price.share, limited_by=price.limited_by, resolution=price.resolution
-    )
+    return Measured(value=1e6 / price.value, limited_by=price.limited_by, resolution=price.resolution)
 
 
 def _flooded(trial: TrialRecord, flood: OverloadRecord, trials: Sequence[TrialRecord]) -> tuple[str, Measured]:
     """The forwarding rate; a forwarder that lost nothing may forward more. Single frames resolve it."""
     metric = FORWARDING_RATE.key
-    attempts = last_attempts(trials, trial.repetition, trial.clause)
-    received = [each.result.received for each in attempts if each.result]
-    shares = [disturbed_share(each) for each in attempts]
-    share = None if None in shares else max((each for each in shares if each is not None), default=0.0)
+    steps = trials_of(trials, trial.repetition, trial.clause)
+    received = [each.result.received for each in steps if each.result]
     rate, overloaded = flood.forwarding_rate_pps, flood.overloaded
-    low, high = rate_ends(rate, share) if share is not None else (0.0, math.inf)
     return metric, Measured(
         value=rate,
-        low=low,
-        high=high if overloaded else math.inf,
-        limited_by="tester" if not overloaded else "machine" if share != 0.0 else "forwarder",
-        share=share,
+        low=rate,
+        high=rate if overloaded else math.inf,
+        limited_by="forwarder" if overloaded else "tester",
         resolution=1 / median(received) if any(received) else 0.0,
     )
 
@@ -576,22 +550,22 @@ def _latency(trials: Sequence[TrialRecord]) -> tuple[LatencyFound, ...]:
     rows = []
     for index, load in enumerate(found[0].loads if found else ()):
         at_load = [trial for trial in trials if trial.clause == LatencyRecord.clause_at(load.share) and trial.result]
-        quiet = [trial for trial in at_load if trial.status == "ok"] or at_load
-        sample = sample_of(quiet)
-        sent = sum(trial.result.sent for trial in quiet if trial.result)
-        lost = sum(trial.result.lost for trial in quiet if trial.result)
+        sample = sample_of(at_load)
+        sent = sum(trial.result.sent for trial in at_load if trial.result)
+        lost = sum(trial.result.lost for trial in at_load if trial.result)
         rows.append(
             LatencyFound(
                 share=load.share,
                 load_pps=median(record.loads[index].load_pps for record in found),
-                achieved_pps=median(trial.result.achieved_pps for trial in quiet if trial.result) if quiet else None,
-                trials=len(quiet),
-                disturbed=len(at_load) - len([trial for trial in at_load if trial.status == "ok"]),
+                achieved_pps=median(trial.result.achieved_pps for trial in at_load if trial.result)
+                if at_load
+                else None,
+                trials=len(at_load),
                 samples=sample.arrived.count,
                 loss_ratio=lost / sent if sent else None,
                 p50_us=sample.percentile_us(50),
-                p99_us=if_enough_samples(quiet, 99, sample.percentile_us(99)),
-                p999_us=if_enough_samples(quiet, 99.9, sample.percentile_us(99.9)),
+                p99_us=if_enough_samples(at_load, 99, sample.percentile_us(99)),
+                p999_us=if_enough_samples(at_load, 99.9, sample.percentile_us(99.9)),
             )
         )
     return tuple(rows)
@@ -641,11 +615,6 @@ def _limits(found: Sequence[BurstsRecord | RecoveryRecord | ResetRecord]) -> tup
     return tuple(sorted({record.limited_by for record in found}))
 
 
-def _bimodal_kpps(found: Sequence[OverloadRecord]) -> str:
-    split = bimodal([record.forwarding_rate_pps for record in found])
-    return split.text(1000) if split else ""
-
-
 #: Clause -> its name, as suites and JSON have it, and what makes its figures.
 _CLAUSES: dict[str, tuple[str, Callable[[Sequence[TrialRecord]], Any]]] = {
     SearchRecord.clause: ("throughput", _throughput),
@@ -668,7 +637,7 @@ _CLAUSES: dict[str, tuple[str, Callable[[Sequence[TrialRecord]], Any]]] = {
     ResetRecord.clause: ("reset", _over_repetitions(ResetRecord, ResetFound, limited_by=_limits, reasons=_reasons)),
     OverloadRecord.clause: (
         "forwarding_rate",
-        _over_repetitions(OverloadRecord, ForwardingRateFound, bimodal_kpps=_bimodal_kpps),
+        _over_repetitions(OverloadRecord, ForwardingRateFound),
     ),
 }
 CLAUSE_NAMES = frozenset(name for name, _ in _CLAUSES.values())

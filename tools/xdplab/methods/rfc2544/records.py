@@ -61,8 +61,6 @@ class Step(Model):
     stalled_ratio: float = 0.0
     #: Whether the tester says when it stood still.
     stalls_known: bool = False
-    #: The machine disturbed it: it took the sender's core or the forwarder's for longer than the study's rule allows.
-    disturbed: bool = False
     #: The forwarder's own work filled the sender's CPU: no more could be offered to it.
     sender_full: bool = False
 
@@ -88,9 +86,9 @@ class Step(Model):
         A sender that cannot keep up sends less, as steadily, and ours makes good no more than 0.3 ms after it stood
         still (`max_burst`): what the machine did meanwhile is recorded and decides nothing, repetitions show it. A
         tester that does not say so may have sent all of it in bursts: of its trials only those count whose load left
-        whole on a quiet machine.
+        whole.
         """
-        whole = not self.short and self.stalled_ratio <= LOAD_TOLERANCE and not self.disturbed
+        whole = not self.short and self.stalled_ratio <= LOAD_TOLERANCE
         return self.stalls_known or whole
 
 
@@ -106,8 +104,7 @@ class Bound(Model):
     #: Forwarding rate at the lower bound: offered load x (1 - loss).
     throughput_pps: float | None
     #: `forwarder`: both bounds are its own, or see `sender_full`. `tester`: no more could be sent, the forwarder may
-    #: carry it. `machine`: it was lost while the machine took a core away, with a tester that does not say when it
-    #: stood still. `below-minimum`: it lost too much at the lowest load. `budget`: traffic time ran out first.
+    #: carry it. `below-minimum`: it lost too much at the lowest load. `budget`: traffic time ran out first.
     limited_by: LimitedBy
     #: Nothing was lost: the forwarder's own work on the sender's CPU left no time to offer it more.
     sender_full: bool = False
@@ -121,7 +118,7 @@ class Bound(Model):
     def from_below(self) -> bool:
         """Only known from below: somebody else was the limit. Time is none where both sides are within a tenth."""
         near = self.left_open is not None and self.left_open <= MOST_LEFT_OPEN
-        return self.limited_by in ("tester", "machine") or (self.limited_by == "budget" and not near)
+        return self.limited_by == "tester" or (self.limited_by == "budget" and not near)
 
 
 class SearchResult(Model):

@@ -11,7 +11,7 @@ from typing import Any
 from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.summary import trials_by_point
-from xdplab.analysis.words import gain, listed, qualifications, visible
+from xdplab.analysis.words import gain, listed, visible
 from xdplab.forwarders.base import THREADS
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import Figure
@@ -225,7 +225,7 @@ class Variant(Model):
 
 def _gain(metric: str, found: Comparison) -> str:
     """`p50 12 % lower (a lost 0.4 %)`."""
-    said = "; ".join(qualifications(found))
+    said = "; ".join(found.remarks)
     return gain(metric, found, _GAINS[metric]) + (f" ({said})" if said else "")
 
 
@@ -278,7 +278,7 @@ def _ndr(summary: PointSummary) -> Measured:
 def per_frame(trials: Iterable[TrialRecord]) -> PerFrame | None:
     """From the first to the last trial of each repetition; None when the ports have no such counters."""
     ratios: dict[str, list[float]] = {name: [] for name in _COUNTERS}
-    measured = sorted((t for t in trials if t.result), key=lambda t: (t.repetition, t.trial, t.attempt))
+    measured = sorted((t for t in trials if t.result), key=lambda t: (t.repetition, t.trial))
     for _, repetition in itertools.groupby(measured, key=lambda trial: trial.repetition):
         seen = [_totals(trial.counters) for trial in repetition]
         first, last = seen[0], seen[-1]

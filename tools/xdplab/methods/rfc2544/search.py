@@ -22,7 +22,7 @@ from xdplab.measure.method import Trials
 from xdplab.measure.streams import load_streams
 from xdplab.methods.rfc2544.records import Bound, SearchRecord, SearchResult, Step
 from xdplab.methods.rfc2544.spec import PresetName, Rfc2544Spec, line_rate, top_load, trial_of
-from xdplab.model import TrafficSpec, TrialResult
+from xdplab.model import TrafficSpec
 
 #: Loads that differ by less are one: the library rounds them.
 _SAME_LOAD = 1e-6
@@ -110,8 +110,7 @@ def bound_of(
     elif upper is None:
         limited_by = "budget" if spent and (lower is None or lower < 0.999 * high) else "tester"
     elif not lossy:
-        disturbed = any(step.disturbed and not step.short for step in _at(upper, recorder.steps))
-        limited_by = "machine" if disturbed else "tester"
+        limited_by = "tester"
     elif spent:
         limited_by = "budget"
     elif lower is None:
@@ -297,9 +296,7 @@ def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sear
 
     def measure(load_pps: float, duration_s: float) -> Step:
         trial = trial_of(spec, load_streams(traffic, load_pps), duration_s)
-        result = session.trial(
-            trial, purpose="search", clause=SearchRecord.clause, enough=lambda found: _carried(found, tolerated)
-        )
+        result = session.trial(trial, purpose="search", clause=SearchRecord.clause)
         return Step(
             load_pps=load_pps,
             duration_s=duration_s,
@@ -308,7 +305,6 @@ def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sear
             lost=result.lost,
             stalled_ratio=result.stalled_share,
             stalls_known=result.sending_ns is not None,
-            disturbed=session.disturbed,
             sender_full=session.sender_full,
         )
 
@@ -332,8 +328,3 @@ def throughput(session: Trials, spec: Rfc2544Spec, traffic: TrafficSpec) -> Sear
     )
     session.record_figures(record.clause, record)
     return found
-
-
-def _carried(result: TrialResult, tolerated: float) -> bool:
-    """Such a trial needs no repetition however disturbed it was: the load was carried all the same."""
-    return result.lost <= tolerated * result.sent

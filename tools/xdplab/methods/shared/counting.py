@@ -5,17 +5,15 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 from xdplab.analysis.answers.ranking import Contender, conditions, ranking
 from xdplab.analysis.summary import first_measured
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import CountedFigures, Figure
-from xdplab.measure.measured import Measured, RepetitionFigures, disturbed_share
+from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.method import Method, Session, SpecT
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, StreamSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
-from xdplab.stats.contamination import rate_ends
 
 #: Frames that a program handles; with the tester as its limit it might have taken more.
 MPPS = Figure(key="mpps", name="rate", unit="Mpps", better="more", verb="handles", precision=1e6, main=True)
@@ -51,19 +49,11 @@ class RateRecord(CountedFigures):
         return bool(self.limited and self.sent_pps and 1e6 * self.mpps / self.sent_pps >= TOOK_ALL)
 
 
-def figure_of_trial(value: float | None, trial: TrialRecord, figure: Figure, *, took_all: bool) -> Measured:
-    """What a trial counted: a lower bound where the program took all that the tester sent.
-
-    Of a disturbed trial it lies between two ends: in the disturbed part a program is taken to have done nothing, or as
-    much as in the rest.
-    """
-    share = disturbed_share(trial)
-    if value is None or share is None:
-        return Measured(value=value, share=share)
-    low, high = rate_ends(value, share) if figure.more else (value * (1 - share), value)
-    if took_all:
-        return Measured(value=value, low=low, high=math.inf, limited_by="tester", share=share)
-    return Measured(value=value, low=low, high=high, limited_by="machine" if share else "forwarder", share=share)
+def figure_of_trial(value: float | None, *, took_all: bool) -> Measured:
+    """What a trial counted: a lower bound where the program took all that the tester sent."""
+    if value is None or not took_all:
+        return Measured(value=value)
+    return Measured(value=value, low=value, high=math.inf, limited_by="tester")
 
 
 def counting_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -88,8 +78,6 @@ def first_frames(session: Session) -> None:
 
 class CountingMethod(Method[SpecT]):
     """A trial's record has a field for each of `figures` that it knows, with its key as name."""
-
-    repeats_whole: ClassVar[bool] = True
 
     @property
     def one_way(self) -> bool:
@@ -129,7 +117,7 @@ class CountingMethod(Method[SpecT]):
             RepetitionFigures(
                 repetition=trial.repetition,
                 figures={
-                    each.key: figure_of_trial(values[each.key], trial, each, took_all=took_all)
+                    each.key: figure_of_trial(values[each.key], took_all=took_all)
                     for each in self.figures
                     if each.key in values
                 },
@@ -149,11 +137,6 @@ class CountingMethod(Method[SpecT]):
     def _conditions(points: Sequence[PointSummary]) -> dict[str, str]:
         """But for the levels, which name the place."""
         return conditions(points, without={name for point in points for name in point.levels})
-
-    def notes(self, point: PointSummary) -> list[str]:
-        """A bimodal figure."""
-        splits = [one.bimodal for one in self.contenders([point]) if one.figure.more and one.bimodal]
-        return [f"{self.where(point)}: {point.forwarder}: bimodal, {self.figures[0].unit}: {each}" for each in splits]
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
         """Who is ahead at each place."""

@@ -32,7 +32,7 @@ class Rung:
 
     @property
     def doubt(self) -> str:
-        """Why it decides nothing: disturbed, failed, or a bound; empty where it does."""
+        """Why it decides nothing: failed, or a bound; empty where it does."""
         return self.row.hindrance or self.row.limit
 
 

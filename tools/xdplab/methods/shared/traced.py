@@ -15,7 +15,6 @@ from xdplab.methods.shared.batches import BatchCounts
 from xdplab.methods.shared.probes import one_in
 from xdplab.model import MethodSpec, TrafficSpec, TrialRecord, TrialSpec
 from xdplab.model.trial import Purpose
-from xdplab.stats.interval import MIN_PAIRS
 
 
 class PairsAtRate(BatchCounts):
@@ -25,8 +24,6 @@ class PairsAtRate(BatchCounts):
     rate_pps: float
     #: Pairs of trials with both sides.
     pairs: int
-    #: Pairs in which the machine disturbed neither.
-    clean: int
     #: p50 and p99 of the tester's latency without tracing.
     without_us: dict[str, float]
     #: The same with it.
@@ -44,7 +41,6 @@ def at_rate(
     return PairsAtRate(
         rate_pps=rate_pps,
         pairs=len(pairs),
-        clean=clean_pairs(pairs),
         without_us=without_us,
         with_us=with_us,
         **{name: sum(getattr(one, name) for one in counts) for name in BatchCounts.model_fields},
@@ -52,7 +48,7 @@ def at_rate(
 
 
 def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[TrialRecord, ...]]:
-    """Last attempts of each clause, paired in their order within a repetition; undisturbed pairs alone if enough.
+    """Trials of each clause, paired in their order within a repetition.
 
     Which trials of a repetition that broke off belong together is not known: it has none. A pair with a side of which
     no frame arrived has no p50 to compare.
@@ -65,18 +61,7 @@ def paired_trials(trials: Iterable[TrialRecord], *clauses: str) -> list[tuple[Tr
             by_clause[clause].append(last[repetition, number, clause])
     whole = [sides for sides in found.values() if len({len(each) for each in sides.values()}) == 1]
     pairs = [pair for sides in whole for pair in zip(*sides.values(), strict=True)]
-    pairs = [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
-    undisturbed = [pair for pair in pairs if _undisturbed(pair)]
-    return undisturbed if len(undisturbed) >= MIN_PAIRS else pairs
-
-
-def clean_pairs(pairs: Iterable[tuple[TrialRecord, ...]]) -> int:
-    """How many of them the machine disturbed on neither side."""
-    return sum(_undisturbed(pair) for pair in pairs)
-
-
-def _undisturbed(pair: tuple[TrialRecord, ...]) -> bool:
-    return all(trial.status == "ok" for trial in pair)
+    return [pair for pair in pairs if all(percentiles([trial])["p50_us"] for trial in pair)]
 
 
 def percentiles(trials: Iterable[TrialRecord]) -> dict[str, list[float]]:

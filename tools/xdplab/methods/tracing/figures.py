@@ -20,14 +20,13 @@ from xdplab.methods.shared.traced import (
     PairsAtRate,
     TracedSpec,
     at_rate,
-    clean_pairs,
     paired_trials,
     percentiles,
 )
 from xdplab.model import Model, TrialRecord
 from xdplab.model.base import Distinct, Shown
 from xdplab.model.digits import percent, significant
-from xdplab.stats.interval import MIN_PAIRS, Difference, Interval, difference_interval, ratio_interval
+from xdplab.stats.interval import MIN_ROUNDS, Difference, Interval, difference_interval, ratio_interval
 
 CLAUSE = "tracing"
 TraceWay = Literal["in-band", "bpf", "perf"]
@@ -90,8 +89,6 @@ class Traced(PairsAtRate):
 
     #: Which.
     way: TraceWay
-    #: Trials of these pairs that the machine disturbed.
-    disturbed: int
     #: The lowest p50 `without` and `with`: a busy machine only adds.
     lowest_us: dict[str, float]
     #: Percentile -> what the way costs there; without p99 where the trials do not carry it.
@@ -158,8 +155,7 @@ def _at_rate(
     costs: dict[str, Cost] = {}
     for of in without.keys() & traced.keys():  # both sides carry it
         both = list(zip(traced[of], without[of], strict=True))
-        # one process in turns: a level of the machine meets both sides alike
-        ratio, difference = ratio_interval(both, depth=None), difference_interval(both, depth=None)
+        ratio, difference = ratio_interval([slow / fast for slow, fast in both]), difference_interval(both)
         assert ratio is not None
         assert difference is not None
         costs[of] = Cost(ratio=ratio, difference_us=difference)
@@ -170,7 +166,6 @@ def _at_rate(
     return Traced(
         way=way,
         **dict(common),
-        disturbed=sum(trial.status != "ok" for pair in pairs for trial in pair),
         lowest_us={"without": min(without["p50"]), "with": min(traced["p50"])},
         cost=costs,
         goal_us=spec.goal_us,
@@ -195,8 +190,6 @@ _MAX_LOSS = 0.01
 
 def _doubt(pairs: Sequence[tuple[TrialRecord, ...]]) -> str:
     """Why a cost is not held against the goal; empty where it may be."""
-    if len(pairs) >= MIN_PAIRS > clean_pairs(pairs):
-        return f"too disturbed to say: {clean_pairs(pairs)} clean of {len(pairs)} rounds"
     results = [trial.result for pair in pairs for trial in pair if trial.result]
     lost = fmean(result.lost / result.sent for result in results if result.sent)
     return f"undecided: {percent(lost)} of the frames were lost" if lost > _MAX_LOSS else ""
@@ -227,7 +220,7 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
         return Answer(sentence="No answer: nothing was traced.")
     name, rate = found[0][0], min(one.rate_pps for forwarder, one in found if forwarder == found[0][0])
     rows = [one for forwarder, one in found if (forwarder, one.rate_pps) == (name, rate)]
-    said = any(one.clean >= MIN_PAIRS for one in rows)
+    said = any(one.pairs >= MIN_ROUNDS for one in rows)
     at = f"{significant(rate / 1000)} kpps, goal below {goal_us:g} µs"
     costs = [f"{one.way} {'undecided' if one.doubt else f'{_cost(one)}, {one.verdict}'}" for one in rows]
     whole = f"Tracing {name} costs at p50, {at}: {'; '.join(costs)}."
@@ -236,7 +229,7 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
     details = [*([] if first == whole else [f"{each}." for each in costs]), *doubts]
     if said:
         return Answer(sentence=first, details=tuple(details), said=True)
-    return Answer(sentence=f"No answer for {name} at {at}: too few clean rounds.", details=tuple(doubts))
+    return Answer(sentence=f"No answer for {name} at {at}: too few rounds.", details=tuple(doubts))
 
 
 def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:

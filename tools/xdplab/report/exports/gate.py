@@ -33,7 +33,7 @@ def markdown(found: GateResult) -> str:
 def _basis(found: GateResult) -> str:
     if found.seeds:
         return f"{found.seeds} emulated guests of each, whose clock counts instructions: no time, and no noise."
-    rounds = f"{found.rounds} interleaved rounds, {found.clean} of them undisturbed"
+    rounds = f"{found.rounds} interleaved rounds"
     return f"{rounds}; a wrong verdict has a chance of at most {percent(found.wrong)}."
 
 

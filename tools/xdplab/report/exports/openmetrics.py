@@ -14,11 +14,9 @@ _LABELS = (
     *("run_id", "study", "testbed", "tester", "method", "point_id", "forwarder", "levels", "part", "mode", "path"),
     *("quantity", "pipeline", "frame_bytes", "knobs"),
 )
-_STATES = ("ok", "disturbed", "partial", "failed", "unsupported", "not measured")
+_STATES = ("ok", "partial", "failed", "unsupported", "not measured")
 _COUNTS = {
     "repetitions": "Repetitions that were measured.",
-    "clean": "Those of them that the machine left undisturbed.",
-    "disturbed": "Trials that the machine disturbed.",
 }
 
 

@@ -11,9 +11,9 @@ from xdplab.analysis import answer, summarise
 from xdplab.analysis.summary import trials_used
 from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
-from xdplab.model import Point, TrialRecord
+from xdplab.model import Disturbance, Point, TrialRecord
 from xdplab.model.method import default_method
-from xdplab.stats.interval import MIN_PAIRS
+from xdplab.stats.interval import MIN_ROUNDS
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 
@@ -30,44 +30,16 @@ def test_figures_are_medians_over_repetitions_of_each_ones_percentile() -> None:
     assert (found.samples, found.repetitions, found.status, found.reason) == (30, 3, "ok", "")
 
 
-def test_undisturbed_repetitions_stand_for_a_point_where_they_are_enough() -> None:
-    found = row(
-        trial(A, 0, [50_000] * 10, sent=20, status="disturbed", reason="steal"),
-        *(trial(A, n, [2_000] * 10) for n in (1, 2, 3)),
-    )
-    assert found.p50_us == pytest.approx(2, rel=0.002)
-    assert (found.loss_ratio, found.loss_ratio_all) == (0, 0.2)
-    assert (found.repetitions, found.clean, found.disturbed, found.status) == (4, 3, 1, "ok")
-    assert found.repeats == "3 clean of 4"
-    assert [each.disturbed for each in found.by_repetition] == [True, False, False, False]
-
-
-def test_else_all_repetitions_stand_each_with_the_ends_that_its_disturbed_part_leaves() -> None:
-    values = [2_000 + 10 * n for n in range(1000)]
-    shares = (0.1, 0.0, 0.3, 0.2)
-    found = row(*(trial(A, n, values, share=share or None) for n, share in enumerate(shares)))
-    known = found.measured["p50_us"]
-    assert known.value == pytest.approx(2 + 0.01 * 499, rel=0.002)
-    assert (known.share, known.limited_by, known.clean, known.exact) == (0.3, "machine", False, False)
-    # of U = 900, 1000, 700, 800 undisturbed frames the median is between ranks U/2 and U/2 + K; medians of these
-    ranks = (450 + 400) / 2, (550 + 600) / 2
-    assert (known.low, known.high) == pytest.approx([2 + 0.01 * rank for rank in ranks], rel=0.003)
-    assert (found.clean, found.status) == (1, "ok")
-
-
-def test_all_repetitions_count_where_too_few_are_undisturbed() -> None:
-    bad, good = ([trial(A, n, status=status) for n in numbers]
-                 for status, numbers in (("disturbed", range(3)), ("ok", range(3, 6))))  # fmt: skip
-    method = make_method(default_method())
-    assert trials_used(method, bad) == bad
-    assert trials_used(method, [*bad, *good[:2]]) == [*bad, *good[:2]]
-    assert trials_used(method, [*bad, *good]) == good
-
-
-def test_a_repetition_that_stayed_disturbed_marks_the_point() -> None:
-    only = row(trial(A, 0, status="disturbed", reason="CPU 1: 3.0% stolen"))
-    assert (only.status, only.reason, only.disturbed) == ("disturbed", "CPU 1: 3.0% stolen", 1)
-    assert row(trial(A, 0, status="disturbed", reason="x"), trial(A, 1)).status == "ok"
+def test_what_the_machine_took_away_excludes_nothing() -> None:
+    taken = Disturbance(stalled_share=0.4, steal_share={1: 0.3}, run_delay_share=0.0)
+    slow = trial(A, 0, [50_000] * 10, sent=20, disturbance=taken)
+    others = [trial(A, n, [2_000] * 10) for n in (1, 2)]
+    found = row(slow, *others)
+    assert (found.p50_us, found.loss_ratio) == (pytest.approx(2, rel=0.002), pytest.approx(10 / 40))
+    assert (found.repetitions, found.status, found.reason) == (3, "ok", "")
+    assert trials_used(make_method(default_method()), [slow, *others]) == [slow, *others]
+    alone = row(slow)
+    assert (alone.status, alone.p50_us) == ("ok", pytest.approx(50, rel=0.002))
 
 
 @pytest.mark.parametrize(
@@ -141,16 +113,20 @@ def test_the_answer_names_the_faster_one_whichever_was_asked_first() -> None:
 
 
 def test_the_answer_does_not_claim_what_it_cannot() -> None:
-    few = [trial(B, n, [9000 + 50 * n]) for n in range(MIN_PAIRS - 1)]
-    assert f"{MIN_PAIRS - 1} of the {MIN_PAIRS} repetitions" in sentence(*several(A, 1, MIN_PAIRS - 1), *few)
+    few = [trial(B, n, [9000 + 50 * n]) for n in range(MIN_ROUNDS - 1)]
+    assert f"{MIN_ROUNDS - 1} of the {MIN_ROUNDS} rounds" in sentence(*several(A, 1, MIN_ROUNDS - 1), *few)
     assert (
         sentence(*several(A, 1), trial(B, 0, status="failed", reason="it broke"))
         == "No answer: fake:seed=2 was not measured (it broke)."
     )
-    assert "never measured in the same repetition" in sentence(trial(A, 0), trial(B, 1))
+    assert "never measured in the same round" in sentence(trial(A, 0), trial(B, 1))
     noisy = [trial(B, n, [1000 * us]) for n, us in enumerate((1, 3, 1, 2, 1))]
-    assert "too little to tell between fake (seed=1) and fake (seed=2): ask for more repetitions" in sentence(
+    assert "too little to tell between fake (seed=1) and fake (seed=2): repeat on a quieter machine" in sentence(
         *[trial(A, n, [1000 * us]) for n, us in enumerate((2, 1, 3, 1, 2))], *noisy
+    )
+    steadier = [trial(B, n, [us]) for n, us in enumerate((1000, 1200, 1000, 1000, 1000))]
+    assert "too little to tell between fake (seed=1) and fake (seed=2): about 1 more round would decide it" in sentence(
+        *[trial(A, n, [us]) for n, us in enumerate((1200, 1200, 1300, 1200, 1400))], *steadier
     )
     record = run_record(A)
     assert answer(record, summarise(record, [])).sentence == "No answer: nothing to compare with in this run."

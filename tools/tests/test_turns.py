@@ -13,7 +13,7 @@ from lab.claims import LATENCY, OURS, THEIRS, asked
 from lab.records import run_record, trial
 
 from xdplab.analysis import compare_points, summarise
-from xdplab.analysis.words import repeats, verdict
+from xdplab.analysis.words import verdict
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import Point, TrialRecord
@@ -26,7 +26,6 @@ def turns_of(
     us: Latency,
     rounds: int = 5,
     turns: int = 6,
-    status: Any = "ok",
     lost: Callable[[int, int], bool] = lambda r, t: False,
 ) -> list[TrialRecord]:
     """Trials of 1,000 frames each, all as late as `us` says of round and turn."""
@@ -56,13 +55,13 @@ def test_a_round_is_the_median_of_its_turns_whatever_speed_the_machine_has_in_ea
     chance = random.Random(1)
     speed = {(number, turn): chance.uniform(1, 10) for number in range(5) for turn in range(6)}
     found, sides = compared(turns_of(OURS, lambda *at: 2 * speed[at]), turns_of(THEIRS, lambda *at: 3 * speed[at]))
-    assert (found.basis, found.sense, found.better, found.hindrances) == ("turns", "exact", True, ())
+    assert (found.sense, found.better, found.hindrances) == ("exact", True, ())
     assert found.interval
     assert found.interval.ratio == pytest.approx(1.5, rel=0.03)
     assert found.interval.low
     assert found.interval.high
     assert found.interval.high / found.interval.low < 1.2  # resolution of the histogram
-    assert repeats(found) == "by 5 rounds of turns"
+    assert (found.rounds, found.interval.rounds) == (5, 5)
     assert [len(side.by_repetition) for side in sides] == [5, 5]
     assert set(sides[0].by_repetition[0].turns["p50_us"]) == set(range(6))
 
@@ -72,7 +71,7 @@ def test_rounds_that_disagree_decide_nothing() -> None:
     assert found.better is None
     assert found.interval
     assert not found.interval.differs
-    assert verdict(found) == "too little to tell: ask for more repetitions"
+    assert verdict(found) == "too little to tell: repeat on a quieter machine"
 
 
 def test_one_wild_turn_moves_nothing() -> None:

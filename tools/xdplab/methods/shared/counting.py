@@ -49,11 +49,11 @@ class RateRecord(CountedFigures):
         return bool(self.limited and self.sent_pps and 1e6 * self.mpps / self.sent_pps >= TOOK_ALL)
 
 
-def figure_of_trial(value: float | None, *, took_all: bool) -> Measured:
+def figure_of_trial(value: float | None, *, took_all: bool, resolution: float = 0.0) -> Measured:
     """What a trial counted: a lower bound where the program took all that the tester sent."""
     if value is None or not took_all:
-        return Measured(value=value)
-    return Measured(value=value, low=value, high=math.inf, limited_by="tester")
+        return Measured(value=value, resolution=resolution)
+    return Measured(value=value, low=value, high=math.inf, limited_by="tester", resolution=resolution)
 
 
 def counting_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -111,13 +111,19 @@ class CountingMethod(Method[SpecT]):
         """Of one trial."""
         return {each.key: getattr(record, each.key) for each in self.figures if hasattr(record, each.key)}
 
+    def resolution(self, figure: Figure, value: float | None) -> float:
+        """Smallest relative difference that it resolves."""
+        return 0.0
+
     def repetition_figures(self, trials: Sequence[TrialRecord]) -> list[RepetitionFigures]:
         """The values of each, and whether the tester was the limit."""
         return [
             RepetitionFigures(
                 repetition=trial.repetition,
                 figures={
-                    each.key: figure_of_trial(values[each.key], took_all=took_all)
+                    each.key: figure_of_trial(
+                        values[each.key], took_all=took_all, resolution=self.resolution(each, values[each.key])
+                    )
                     for each in self.figures
                     if each.key in values
                 },

@@ -159,6 +159,10 @@ class Stages(CountingMethod[StagesSpec]):
         complete = record.stages.complete
         return {P50.key: Distribution.merged([complete.hdr]).percentile_us(50), MEAN.key: complete.mean_ns / 1000}
 
+    def resolution(self, figure: Figure, value: float | None) -> float:
+        """The width of the histogram's bucket; a mean is exact."""
+        return Distribution.resolution(value) if figure is P50 and value else 0.0
+
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> StagesFigures:
         """Each stage over all repetitions, and whose time stamps they are."""
         counted = counting_trials(trials)

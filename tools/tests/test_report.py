@@ -14,7 +14,7 @@ from lab.records import environment, point, run_record, trial
 
 from xdplab import app
 from xdplab.forwarders.fake import FakeForwarder
-from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError, plugins
+from xdplab.model import Disturbance, ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError, plugins
 from xdplab.report import assets, write_report
 from xdplab.report.course import course_charts, rows_of
 from xdplab.runner import Listener
@@ -90,8 +90,8 @@ def test_hostile_words_stay_words() -> None:
         environment=environment(cmdline=HOSTILE, versions={HOSTILE: HOSTILE}, ports={HOSTILE: {HOSTILE: HOSTILE}}),
     )  # fmt: skip
     failed = trial(bad, 7, status="failed", reason=HOSTILE, log_tail=(HOSTILE, "]]>"))
-    disturbed = trial(bad, 8, [1000], status="disturbed", reason=HOSTILE, mode={"label": HOSTILE})
-    html, found = page(run, [*trials(bad), failed, disturbed])
+    hostile = trial(bad, 8, [1000], mode={"label": HOSTILE})
+    html, found = page(run, [*trials(bad), failed, hostile])
     kinds = [attrs.get("type") for tag, attrs in found.tags if tag == "script"]
     assert (kinds.count(None), len(kinds)) == (len(assets.SCRIPTS), len(assets.SCRIPTS) + 4)  # ours, and their numbers
     assert "img" not in {tag for tag, _ in found.tags}
@@ -151,15 +151,16 @@ def test_one_way_and_round_trip_are_never_in_one_picture() -> None:
 
 def test_each_trial_is_in_the_table_and_in_its_time() -> None:
     search = [trial(A, n, [1000] * (100 - n), sent=100, purpose="search") for n in range(3)]
-    disturbed = trial(A, 5, [9_000_000], status="disturbed", reason="taken away")
-    run, records = run_record(A), [*trials(A), disturbed, *search]
+    taken = Disturbance(stalled_share=0.123, steal_share={}, run_delay_share=0.0)
+    slow = trial(A, 5, [9_000_000], disturbance=taken)
+    run, records = run_record(A), [*trials(A), slow, *search]
     latency, steps, lost = course_charts(run, rows_of(run, records))
-    assert [(each.name, each.joined) for each in latency.series] == [("fake:seed=1", True), ("disturbed", False)]
-    assert latency.series[1].y == [pytest.approx(9000, rel=0.01)]
+    assert [(each.name, each.joined) for each in latency.series] == [("fake:seed=1", True)]
+    assert latency.series[0].y[-1] == pytest.approx(9000, rel=0.01)
     assert [len(each.x) for each in steps.series] == [3]
     assert lost.series[0].y == [0, 1, 2]
     html, found = page(run, records)
-    assert "<b>disturbed</b>: taken away" in html
+    assert len([text for text in found.text if text == "measure"]) == 6
     assert len([text for text in found.text if text == "search"]) == 3
 
 

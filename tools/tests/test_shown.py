@@ -76,25 +76,6 @@ def test_a_stage_has_a_p99_where_ten_frames_lie_above_it() -> None:
     assert of(HUNDRED * 12) is not None
 
 
-def test_what_tracing_costs_is_not_said_without_clean_rounds() -> None:
-    folder, points = stored("tracing")
-    sentence = tracing_answer(points, 10).text()
-    assert "too disturbed to say" in sentence
-    page = seen(render(folder.load(), folder.trials()))
-    for text in (sentence, page, *tracing_part(points, "bpf").lines):
-        assert "2,888,038,959" not in text
-        assert not re.search(r"\d \([\d.,-]+ to [\d.,]+\), too disturbed", text)
-    assert page.count("undecided") >= 3  # of the cost at p50, next to the published one
-
-
-def test_what_probes_cost_is_not_said_without_clean_pairs() -> None:
-    folder, _ = stored("breakdown")
-    quiet = [each.model_copy(update={"status": "ok"}) if each.result else each for each in folder.trials()]
-    clean, bad = (render(folder.load(), found) for found in (quiet, folder.trials()))
-    assert "undecided" in seen(bad)
-    assert "undecided" not in seen(clean)
-
-
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Robot's log and console say."""

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
-from test_repeats import Told
 
 from xdplab import app
 from xdplab.cli import progress
 from xdplab.cli.progress import Steps
 from xdplab.measure import make_method
 from xdplab.model import InputError, TrafficSpec
+from xdplab.runner.listener import Listener
 from xdplab.testbed import FakeTestbed
 from xdplab.testers.fake import FakeTester
 from xdplab.testers.fluid import Sender
@@ -42,7 +42,7 @@ def test_a_share_that_is_none_is_refused(asked: str) -> None:
 
 def test_a_run_asks_for_the_share_of_the_calibrated_rate(tmp_path: Path, results: Path) -> None:
     study = studies.study(traffic={"probe_pps": "25%"}, loads=[{}, {"probe_pps": "50%"}, {"probe_pps": 3000}])
-    folder, outcome = app.run_study(app.prepare(study), Told(), results)
+    folder, outcome = app.run_study(app.prepare(study), Listener(), results)
     top = outcome.record.calibration
     assert top is not None
     asked = {trial.offered_pps for trial in folder.trials() if trial.result is not None}
@@ -62,7 +62,7 @@ def test_a_share_of_what_is_not_calibrated_is_refused(
 ) -> None:
     monkeypatch.setattr(FakeTestbed, "direct_ports", lambda self: None)
     with pytest.raises(InputError, match=r"traffic.probe_pps: 80% .* no direct link .* give frames per second"):
-        app.run_study(app.prepare(studies.study(traffic={"probe_pps": "80%"})), Told(), results)
+        app.run_study(app.prepare(studies.study(traffic={"probe_pps": "80%"})), Listener(), results)
 
 
 def test_a_share_is_of_one_tester() -> None:
@@ -73,10 +73,10 @@ def test_a_share_is_of_one_tester() -> None:
 def test_a_method_is_not_refused_for_a_rate_that_it_never_asks_for(results: Path, slow: None) -> None:
     """Of RFC 2544's throughput the study gives no rate: its default, 100 kpps, was refused to a tester of 91."""
     clause = {"name": "throughput", "preset": "quick", "budget_s": 3}
-    _, outcome = app.run_study(app.prepare(studies.study(traffic={}, method=clause, repetitions=1)), Told(), results)
+    _, outcome = app.run_study(app.prepare(studies.study(traffic={}, method=clause, repetitions=1)), Listener(), results)
     assert outcome.error is None
     with pytest.raises(InputError, match=r"100000 pps asked for.*top rate.*is 9.* pps .*traffic.probe_pps=80%"):
-        app.run_study(app.prepare(studies.study(traffic={}, repetitions=1)), Told(), results)
+        app.run_study(app.prepare(studies.study(traffic={}, repetitions=1)), Listener(), results)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_calibrating_tells_how_far_it_is(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Lines(Told):
+    class Lines(Listener):
         def progress(self, text: str) -> None:
             self.notes.append(text)
 

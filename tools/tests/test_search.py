@@ -211,7 +211,7 @@ def test_a_search_killed_in_the_middle_goes_on_and_finds_the_same(tmp_path: Path
     process.wait()
     assert 12 < kept < len(whole)
     resumed = records(xdplab(tmp_path, "cut", "run", "--resume", "latest"), 0)
-    names = ("purpose", "trial", "attempt", "clause")
+    names = ("purpose", "trial", "clause")
     steps, same = ([tuple(each[name] for name in names) for each in run] for run in (resumed, whole))
     assert steps == same
     assert figures(resumed) == figures(whole)
@@ -250,50 +250,3 @@ def figures(trials: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
         for trial in trials
         if trial["purpose"] == "figures"
     ]
-
-
-# a machine that takes the forwarder's core
-
-
-def stolen(capacity: float, share: float, top: float = 5e6) -> Measure:
-    """A box whose core is gone for a share of every trial, in every attempt, and which has no buffer for it."""
-    whole = box(capacity * (1 - share), top=top)
-
-    def measure(load_pps: float, duration_s: float) -> Step:
-        return whole(load_pps, duration_s).model_copy(update={"disturbed": True})
-
-    return measure
-
-
-@pytest.mark.parametrize("preset", ["rfc2544", "tst009", "csit", "quick", "binary"])
-def test_a_forwarder_whose_core_is_stolen_in_every_attempt_is_not_the_limit(preset: PresetName) -> None:
-    (bound,) = search(preset, [0.0], 2000, 5e6, stolen(1e6, 0.03)).bounds
-    assert (bound.limited_by, bound.upper_pps) == ("machine", None)
-    assert bound.throughput_pps == pytest.approx(0.97e6, rel=0.02)  # what came through was carried all the same
-    (own,) = search(preset, [0.0], 2000, 5e6, box(0.97e6)).bounds
-    assert own.limited_by == "forwarder"
-
-
-@pytest.mark.parametrize("preset", ["quick", "binary"])
-def test_loss_at_the_lowest_load_while_the_core_was_gone_is_the_machines(preset: PresetName) -> None:
-    (bound,) = search(preset, [0.0], 2000, 5e6, box(1e6, floor=0.03)).bounds
-    assert (bound.limited_by, bound.throughput_pps) == ("below-minimum", None)
-
-    def measure(load_pps: float, duration_s: float) -> Step:
-        return box(1e6, floor=0.03)(load_pps, duration_s).model_copy(update={"disturbed": True})
-
-    (bound,) = search(preset, [0.0], 2000, 5e6, measure).bounds
-    assert (bound.limited_by, bound.lower_pps, bound.upper_pps) == ("machine", None, None)
-
-
-@pytest.mark.parametrize("preset", ["quick", "binary"])
-def test_steps_that_were_disturbed_elsewhere_leave_the_bound_to_the_forwarder(preset: PresetName) -> None:
-    """Only the steps at the bound have to be undisturbed."""
-    steps = iter(range(10**6))
-
-    def measure(load_pps: float, duration_s: float) -> Step:
-        return box(1e6)(load_pps, duration_s).model_copy(update={"disturbed": next(steps) < 2})
-
-    (bound,) = search(preset, [0.0], 2000, 5e6, measure).bounds
-    assert bound.limited_by == "forwarder"
-    assert bound.throughput_pps == pytest.approx(1e6, rel=0.02)

@@ -59,8 +59,10 @@ def test_unreadable_files_are_named(tmp_path: Path) -> None:
 
 def test_set_replaces_inside_and_makes_what_is_not_there(tmp_path: Path) -> None:
     path = studies.study_file(tmp_path)
-    spec = app.read_study(path, {"repetitions": 7, "method.drain_s": 0.5, "disturbance.max_repeats": 0})
-    assert (spec.repetitions, spec.method.drain_s, spec.disturbance.max_repeats) == (7, 0.5, 0)
+    spec = app.read_study(path, {"repetitions": 7, "method.drain_s": 0.5, "sweep.outliers_above_us": 200})
+    assert (spec.repetitions, spec.method.drain_s) == (7, 0.5)
+    assert spec.sweep is not None
+    assert spec.sweep.outliers_above_us == 200
     assert spec.method.duration_s == studies.FAKE["method"]["duration_s"]
 
 

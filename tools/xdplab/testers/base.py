@@ -60,8 +60,8 @@ class TesterContext:
     #: Which trial of the run this is; a simulated tester draws its chance from it, so that a resumed run repeats it.
     trial_key: str = ""
     watch: Watch = field(default_factory=Watch)
-    #: The next trial is on another path, and this one's slices of time are not asked for.
-    in_turns: bool = False
+    #: Trials on other paths come in between.
+    beside: bool = False
 
 
 T = TypeVar("T")

@@ -105,7 +105,7 @@ class Xdpgen(Tester):
             each |= {"tx_cpu": part.cpu} if part.cpu != context.layout.tester_tx else {}
             each |= {"first_flow": part.first_flow} if part.first_flow else {}
         given = {"streams": streams, "sender": self.sender, "flow_figures": self.options.flow_figures}
-        slices = self.options.slices and not context.in_turns and _has_latencies(trial)
+        slices = self.options.slices and not context.beside and _has_latencies(trial)
         given |= {"slices": _watched(context)} if slices else {}
         asked = {**_configuration(context, divided), **given}
         place = (context.host, context.workdir)
@@ -113,7 +113,7 @@ class Xdpgen(Tester):
             self.close()
         # one for each path: with other ports a process loads all of its programs again
         ports = context.ports
-        ends = tuple(f"{each.netns} {each.ifname}" for each in (ports.first, ports.last)) if context.in_turns else ()
+        ends = tuple(f"{each.netns} {each.ifname}" for each in (ports.first, ports.last)) if context.beside else ()
         try:
             if ends not in self._sessions:
                 self._sessions[ends] = _Session(context)

@@ -2,9 +2,9 @@
 """`python tools/dev false-alarms --disturbed`: what each rule of comparison says on a machine that takes cores away.
 
 A study is some pairs of trials of two forwarders whose undisturbed medians differ by a known ratio, or not at all. In
-each trial the machine stalls for a share of the time; frames of a stalled slice, and of part of the next one, are
-slower or faster for it, and the clocks record all of the stalls, half or a fifth of them. The comparison is the real
-one (`analysis.compare`), with clean pairs alone, with bounds, and with bounds and slices.
+each trial the machine stalls for a share of the time; frames that leave in a stall, and part of those behind it, are
+slower or faster for it, and all of the stalls are recorded, half or a fifth of them. The comparison is the real one
+(`analysis.compare`), with clean pairs alone and with bounds.
 """
 
 import itertools
@@ -25,16 +25,17 @@ from xdplab.measure.point import PointSummary
 from xdplab.model import DisturbanceRule, Model
 from xdplab.stats.contamination import contaminated_share
 
-Rule = Literal["clean pairs", "bounds", "bounds and slices"]
-RULES: tuple[Rule, ...] = ("clean pairs", "bounds", "bounds and slices")
+Rule = Literal["clean pairs", "bounds"]
+RULES: tuple[Rule, ...] = ("clean pairs", "bounds")
 RATIOS = (1.0, 1.1, 2.0, 4.0, 10.0)
 #: Share of the time of a disturbed trial that the machine takes.
 STALLS = (0.01, 0.05, 0.2, 0.6)
-#: Part of it that the clocks see.
+#: Part of it that is recorded.
 RECORDED = (1.0, 0.5, 0.2)
 #: Share of the trials that are disturbed at all.
 OFTEN = 0.77
-_SLICES, _FRAMES = 100, 10
+#: Parts of a trial, each stalled or not, and frames that leave in each.
+_PARTS, _FRAMES = 100, 10
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,8 @@ def _study(scene: Scene, rng: Generator, pairs: int, ratio: float) -> dict[Rule,
 def _said(rule: Rule, ours: Sequence[Measured], theirs: Sequence[Measured]) -> bool | None:
     sides: tuple[Sequence[Measured], ...] = (ours, theirs)
     if rule == "clean pairs":  # bounds need to know the share
-        unknown = {"share": None, "sliced": None}
+        unknown = {"share": None}
         sides = tuple([each if each.clean else each.model_copy(update=unknown) for each in side] for side in sides)
-    elif rule == "bounds":
-        sides = tuple([each.model_copy(update={"sliced": None}) for each in side] for side in sides)
     found = compare_points(_point("ours", sides[0]), _point("theirs", sides[1]))
     return found.better if found else None
 
@@ -165,29 +164,25 @@ def _point(name: str, parts: Sequence[Measured]) -> PointSummary:
 
 
 def _trial(scene: Scene, rng: Generator, median_us: float, *, stalls: bool) -> Measured:
-    """Frames evenly over slices; which of these the machine takes, and which of them the clocks see."""
-    latency_ns = 1e4 * median_us * np.exp(rng.normal(0, 0.15, (_SLICES, _FRAMES)))
+    """Frames evenly over its parts; which of these the machine takes, and which of them are recorded."""
+    latency_ns = 1e4 * median_us * np.exp(rng.normal(0, 0.15, (_PARTS, _FRAMES)))
     share = scene.stalled if stalls and rng.random() < OFTEN else 0.0
-    taken = rng.random(_SLICES) < share
-    seen = taken & (rng.random(_SLICES) < scene.recorded)
+    taken = rng.random(_PARTS) < share
+    seen = taken & (rng.random(_PARTS) < scene.recorded)
     hit = taken.copy()
-    hit[1:] |= taken[:-1] & (rng.random(_SLICES - 1) < 0.5)  # what had to wait is worked off behind a stall
+    hit[1:] |= taken[:-1] & (rng.random(_PARTS - 1) < 0.5)  # what had to wait is worked off behind a stall
     factor = rng.uniform(2, 30) if scene.effect == "slower" else 1 / rng.uniform(1.5, 4)
     latency_ns = np.where(hit[:, None], latency_ns * factor, latency_ns)
     away = float(seen.mean())
     disturbed = contaminated_share(away) if away > DisturbanceRule().max_stalled_share else 0.0
     sample = _sample(latency_ns)
     low, high = sample.ends_us(50, disturbed)
-    marked = seen.copy()
-    marked[1:] |= seen[:-1]
-    clean = _sample(latency_ns[~marked]) if disturbed and 2 * marked.sum() <= _SLICES else None
     return Measured(
         value=sample.percentile_us(50),
         low=low,
         high=high,
         limited_by="machine" if disturbed else "forwarder",
         share=disturbed,
-        sliced=clean.percentile_us(50) if clean else None,
         resolution=scene.shape.resolution,
     )
 

@@ -5,9 +5,8 @@ This is the only module that sees repetitions of two points next to one another.
 measurable difference" all ask it; `xdplab.analysis.words` says what it found. The rules are in docs/claims.md.
 
 Which pairs decide is chosen by statuses, never by values (`paired_repetitions`): clean ones; or those that were
-disturbed a little, or all, each as the bound that its disturbed part leaves (`xdplab.stats.contamination`); or the
-undisturbed slices of trials; else nothing is said. A row's own figure is of that row's clean repetitions
-(`measure.usable`).
+disturbed a little, or all, each as the bound that its disturbed part leaves (`xdplab.stats.contamination`); else
+nothing is said. A row's own figure is of that row's clean repetitions (`measure.usable`).
 """
 
 import itertools
@@ -23,7 +22,6 @@ from xdplab.measure.measured import Measured, RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.measure.usable import usable_repetitions
-from xdplab.model.slices import RESOLUTION as SLICES_RESOLUTION
 from xdplab.stats.contamination import LITTLE, MIN_BOUNDED, unseen
 from xdplab.stats.interval import (
     CONFIDENCE,
@@ -74,13 +72,10 @@ def paired_repetitions(point: PointSummary, reference: PointSummary, metric: str
         return Paired(pairs, pairs, pairs, "turns")
     shares = [_share(pair, metric) for pair in pairs]
     little = [pair for pair, share in zip(pairs, shares, strict=True) if share is not None and share <= LITTLE]
-    sliced = [pair for pair in pairs if all(_sliced(each.figures[metric]) is not None for each in pair)]
-    if len(clean) < MIN_BOUNDED <= len(little) and len(sliced) < MIN_BOUNDED:
+    if len(clean) < MIN_BOUNDED <= len(little):
         return Paired(pairs, clean, little, "bounds")
     if len(clean) >= needed:
         return Paired(pairs, clean, clean, "clean")
-    if len(sliced) >= max(needed, MIN_BOUNDED):
-        return Paired(pairs, clean, sliced, "slices")
     if len(pairs) >= MIN_BOUNDED and None not in shares:
         return Paired(pairs, clean, pairs, "bounds")
     return Paired(pairs, clean, pairs, "few")
@@ -93,9 +88,6 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         return None
     pairs, clean, used, basis = paired
     sense, interval = _interval(used, metric, basis)
-    estimate = _estimate(pairs, metric)
-    if basis == "slices" and not _same_sign(interval, estimate):
-        sense, interval = "unknown", None
     shares = [_share(pair, metric) for pair in (used if basis == "bounds" else pairs)]
     ours, theirs = zip(*used, strict=True)
     doubts = doubts_of(((point, ours), (reference, theirs)), metric, len(pairs), len(clean), basis)
@@ -108,7 +100,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         basis=basis,
         sense=sense,
         interval=interval,
-        estimate=estimate,
+        estimate=_estimate(pairs, metric),
         first=_first(pairs, point.planned, metric),
         clean=len(clean),
         repetitions=len(pairs),
@@ -270,17 +262,7 @@ def _lost(pairs: Sequence[Pair], metric: str, titles: tuple[str, str]) -> tuple[
 def _unordered(basis: Basis) -> tuple[str, ...]:
     if basis == "bounds":
         return ("the machine disturbed so much of the trials that nothing is left to say: repeat on a quieter one",)
-    if basis == "slices":
-        return ("the undisturbed slices of the trials say the opposite of the whole ones: repeat on a quieter machine",)
     return ("both figures are bounds, and nothing says which is higher",)
-
-
-def _sliced(one: Measured) -> float | None:
-    return one.value if one.clean else one.sliced
-
-
-def _same_sign(interval: Interval | None, estimate: Interval | None) -> bool:
-    return interval is not None and estimate is not None and (interval.ratio > 1) == (estimate.ratio > 1)
 
 
 def _share(pair: Pair, metric: str) -> float | None:
@@ -291,8 +273,6 @@ def _share(pair: Pair, metric: str) -> float | None:
 
 def _ends(one: Measured, basis: Basis) -> tuple[float, float]:
     """Between what and what a figure is taken to lie."""
-    if basis == "slices" and one.sliced is not None:
-        return one.sliced, one.sliced
     if basis == "few" and one.limited_by == "machine" and one.value is not None:
         return one.value, one.value  # no statement about it; the plain ratio stands in tables next to the reason
     return one.low, one.high
@@ -308,7 +288,6 @@ def _interval(pairs: Sequence[Pair], metric: str, basis: Basis) -> tuple[Sense, 
     resolution = max((each.figures[metric].resolution for pair in pairs for each in pair), default=0.0)
     if basis in ("turns", "few") and all(each.turns.get(metric) for pair in pairs for each in pair):
         return _of_turns(pairs, metric, resolution)
-    resolution = max(resolution, SLICES_RESOLUTION) if basis == "slices" else resolution
     ours, theirs = ([_ends(pair[side].figures[metric], basis) for pair in pairs] for side in (0, 1))
     floor = geometric_mean(unseen(_share(pair, metric) or 0.0) for pair in pairs) if basis == "bounds" else 1.0
     make = _paired_interval(resolution, floor)

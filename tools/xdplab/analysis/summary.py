@@ -43,8 +43,6 @@ PERCENTILES = (P50, P99, P999)
 #: A trial whose tester left out more than this share of its schedule is limited by the tester; what falls into the
 #: stalls that leave a trial undisturbed is less.
 TESTER_LIMIT_RATIO = 0.01
-#: A trial counts as clean over its unmarked slices where these are at least so much of it.
-MIN_UNMARKED = 0.5
 
 
 def trials_used(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
@@ -332,17 +330,8 @@ def _percentile(sample: Sample, figure: Figure, share: float | None, trial: Tria
         high=high,
         limited_by=limited,
         share=share,
-        sliced=_over_unmarked(trial, figure.percent),
         resolution=Distribution.resolution(value) if 0 < value < math.inf else 0.0,
     )
-
-
-def _over_unmarked(trial: TrialRecord, percent: float) -> float | None:
-    """Over the slices of time that no clock marks, where every clock was watched and at least half are unmarked."""
-    slices = trial.result.slices if trial.result else None
-    if slices is None or not slices.complete or slices.unmarked_share < MIN_UNMARKED:
-        return None
-    return slices.unmarked_quantile_us(percent)
 
 
 def _of_point(figures: Sequence[RepetitionFigures], trials: Sequence[TrialRecord]) -> dict[str, Measured]:

@@ -166,8 +166,6 @@ def qualifications(found: Comparison) -> list[str]:
 
 def basis_words(found: Comparison) -> list[str]:
     """On what a bound stands; empty where clean pairs decide."""
-    if found.basis == "slices":
-        return [f"by the undisturbed slices of {found.interval.pairs if found.interval else 0} repetitions"]
     if found.basis != "bounds" or found.better is None:
         return []
     plain = found.estimate if found.better else found.estimate and found.estimate.inverted()

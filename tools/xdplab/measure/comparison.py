@@ -7,10 +7,9 @@ from xdplab.model import Model
 from xdplab.stats.interval import Interval
 
 Sense = Literal["exact", "at least", "at most", "within", "unknown"]
-#: What decided: turns that two points took; pairs that the machine left undisturbed; the undisturbed slices of pairs;
-#: pairs that were disturbed, by what their disturbed part may have been; the means of two runs; or nothing, because
-#: there are too few.
-Basis = Literal["turns", "clean", "slices", "bounds", "runs", "few"]
+#: What decided: turns that two points took; pairs that the machine left undisturbed; pairs that were disturbed, by what
+#: their disturbed part may have been; the means of two runs; or nothing, because there are too few.
+Basis = Literal["turns", "clean", "bounds", "runs", "few"]
 #: "No measurable difference" is said of an interval within this share either way, where the study names no other.
 ALIKE_WITHIN = 0.25
 #: Of the sentence of an answer.

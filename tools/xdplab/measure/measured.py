@@ -48,9 +48,6 @@ class Measured(Model):
     limited_by: LimitedBy = "forwarder"
     #: Share of the trial that the machine may have disturbed; 0: it is clean; None: disturbed, nobody knows how much.
     share: float | None = 0.0
-    #: The same over the slices of time that no clock marks as disturbed; None where these are less than half of it, or
-    #: the tester has none.
-    sliced: Extended | None = None
     #: Smallest relative difference that the measure resolves (width of a histogram's bucket, of a search).
     resolution: float = 0.0
     #: Why it is uncertain.

@@ -12,7 +12,7 @@ import math
 MIN_BOUNDED = 5
 #: A stall is felt for about as long again as it lasts: what had to wait is worked off behind it.
 AFTERMATH = 2.0
-#: The clocks see at least a fifth of what a machine takes.
+#: At least a fifth of what a machine takes is recorded.
 _SEEN = 0.2
 #: Up to this share a trial is disturbed a little: with what was not seen, for half of its time.
 LITTLE = 0.5 * _SEEN
@@ -41,7 +41,7 @@ def ranks(count: int, quantile: float, share: float) -> tuple[int, int]:
 
 
 def unseen(share: float) -> float:
-    """How much slower, as a ratio, a trial may have been for what no clock saw: at most twice."""
+    """How much slower, as a ratio, a trial may have been for what nothing recorded: at most twice."""
     return 1 / (1 - min(share, LITTLE) / _SEEN)
 
 

@@ -39,7 +39,7 @@ from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import between, snapshot, taken_away
 from xdplab.runner.plan import Repetition
-from xdplab.runner.ports import dut_of, ports_of, tester_ports_of, watch_of
+from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.runner.proof import prove
 from xdplab.runner.refusals import refusal
 from xdplab.runner.settings import Settings
@@ -404,9 +404,7 @@ class PointSession:
         timer = threading.Timer(spec.warmup_s + after_s, restart)
         timer.start()
         try:
-            context = self._context(trial)
-            watch = dataclasses.replace(context.watch, no_forwarder="it was restarted in the trial")
-            around = dataclasses.replace(context, still_well=lambda: None, watch=watch)
+            around = dataclasses.replace(self._context(trial), still_well=lambda: None)
             result = self._tester.run(around, spec.model_copy(update={"link_changes": True}))
         finally:
             timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
@@ -460,7 +458,6 @@ class PointSession:
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
             trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
-            watch=watch_of(self._forwarder, self._dut),
             beside=self._beside,
         )
 

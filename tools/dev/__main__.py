@@ -134,7 +134,7 @@ def false_alarms(
         different = [ratio_text(one) for one in found if one.better is not None]
         unsaid = sum(bool(one.hindrances) for one in found)
         print(
-            f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
+            f"{metric}: {len(different)} of {len(found)} comparisons of {group} rounds called different {different}, "
             f"of {unsaid} nothing was said"
         )
 

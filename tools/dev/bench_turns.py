@@ -23,16 +23,14 @@ from scipy.special import stdtr, stdtrit
 
 from xdplab.cli.tables import columns
 from xdplab.model import Model
-from xdplab.stats.interval import holm_corrected, ratio_interval
+from xdplab.stats.interval import CONFIDENCE
 
 POINTS = 5
 RATIOS = (1.05, 1.1, 1.25, 2.0, 10.0)
 #: Of equal tables, that may be false.
 ALLOWED = 0.05
 TURN_S, START_S = 0.14, 3.0
-_ALPHA = 0.01
-#: What the method asks for: an interval within it says "equal".
-_EQUAL_WITHIN = 0.1
+_ALPHA = 1 - CONFIDENCE
 #: A wait in the median, over the fixed time.
 _WAIT = 0.3
 
@@ -51,7 +49,7 @@ class Plain(NamedTuple):
 
 
 def plain_interval(logs: np.ndarray, resolution: float = 0.0, alpha: float | np.ndarray = _ALPHA) -> Plain:
-    """Student's t over rounds (the last axis), never narrower than `resolution` (a ratio less 1)."""
+    """What `ratio_interval` gives, of many studies at once: rounds are the last axis."""
     rounds = logs.shape[-1]
     centre, least = logs.mean(axis=-1), math.log1p(resolution)
     error = np.maximum(logs.std(axis=-1, ddof=1) / math.sqrt(rounds), 1e-12)
@@ -61,7 +59,7 @@ def plain_interval(logs: np.ndarray, resolution: float = 0.0, alpha: float | np.
 
 
 def holm_levels(p: np.ndarray) -> np.ndarray:
-    """The level at which each of a family (the last axis) is judged after Holm (1979)."""
+    """The level at which `holm_corrected` judges each of a family, the last axis."""
     family = p.shape[-1]
     order = np.argsort(p, axis=-1)
     levels = np.broadcast_to(_ALPHA / (family - np.arange(family)), p.shape)
@@ -71,58 +69,24 @@ def holm_levels(p: np.ndarray) -> np.ndarray:
     return np.take_along_axis(levels, np.argsort(order, axis=-1), axis=-1)
 
 
-class Variant(NamedTuple):
-    """Of the plain rule."""
-
-    name: str
-    #: Half-width below which the interval never is, as a ratio less 1.
-    floor: float = 0.0
-    #: Nothing is called different whose interval lies within the margin of "equal".
-    equal_first: bool = False
+#: Log slowness of two sides, (studies, comparisons, rounds, turns), and the resolution -> 1 where the first is called
+#: slower, -1 where the second is, else 0; the comparisons of a study are one family.
+_Rule = Callable[[np.ndarray, np.ndarray, float], np.ndarray]
 
 
-PLAIN = Variant("plain")
-VARIANTS = (
-    PLAIN,
-    *(Variant(f"floor {floor:.0%}", floor) for floor in (0.02, 0.03, 0.05, 0.08)),
-    Variant("equal first", equal_first=True),
-)
-
-#: Log slowness of two sides, (studies, comparisons, rounds, turns), the resolution and the variant -> 1 where the first
-#: is called slower, -1 where the second is, else 0; the comparisons of a study are one family.
-_Rule = Callable[[np.ndarray, np.ndarray, float, Variant], np.ndarray]
-
-
-def in_turns(ours: np.ndarray, theirs: np.ndarray, resolution: float, variant: Variant) -> np.ndarray:
+def in_turns(ours: np.ndarray, theirs: np.ndarray, resolution: float) -> np.ndarray:
     """A round's ratio is the median over turns of that within a turn."""
-    return _plain(np.median(ours - theirs, axis=-1), resolution, variant)
+    return _plain(np.median(ours - theirs, axis=-1), resolution)
 
 
-def alone(ours: np.ndarray, theirs: np.ndarray, resolution: float, variant: Variant) -> np.ndarray:
+def alone(ours: np.ndarray, theirs: np.ndarray, resolution: float) -> np.ndarray:
     """A round's ratio is that of two trials."""
-    return _plain(np.median(ours, axis=-1) - np.median(theirs, axis=-1), resolution, variant)
+    return _plain(np.median(ours, axis=-1) - np.median(theirs, axis=-1), resolution)
 
 
-def _plain(logs: np.ndarray, resolution: float, variant: Variant) -> np.ndarray:
-    least = max(resolution, variant.floor)
-    found = plain_interval(logs, least, holm_levels(plain_interval(logs, least).p))
-    called = np.where(found.low > 0, 1, 0) - np.where(found.high < 0, 1, 0)
-    margin = math.log1p(_EQUAL_WITHIN)
-    return called * ((found.low < -margin) | (found.high > margin)) if variant.equal_first else called
-
-
-def old_rules(ours: np.ndarray, theirs: np.ndarray, resolution: float, variant: Variant) -> np.ndarray:
-    """Pairs of trials, with floors for spells that nobody saw, pooled variances and the rule of each pair."""
-    sides = [np.exp(np.median(side, axis=-1)).tolist() for side in (ours, theirs)]
-    called = np.zeros(ours.shape[:2])
-    for at, (first, second) in enumerate(zip(*sides, strict=True)):
-        found = [
-            ratio_interval(list(zip(one, other, strict=True)), resolution=resolution)
-            for one, other in zip(first, second, strict=True)
-        ]
-        family = holm_corrected(found) if len(found) > 1 else found
-        called[at] = [(1 if each.ratio > 1 else -1) if each and each.differs else 0 for each in family]
-    return called
+def _plain(logs: np.ndarray, resolution: float) -> np.ndarray:
+    found = plain_interval(logs, resolution, holm_levels(plain_interval(logs, resolution).p))
+    return np.where(found.low > 0, 1, 0) - np.where(found.high < 0, 1, 0)
 
 
 @dataclass(frozen=True)
@@ -135,7 +99,6 @@ class Design:
     turns: int
     rule: _Rule
     side_by_side: bool = False
-    variants: tuple[Variant, ...] = VARIANTS
 
     def times(self, rng: Generator, studies: int) -> np.ndarray:
         """When each turn begins, as a share of the run."""
@@ -153,10 +116,10 @@ class Design:
 
 
 DESIGNS = (
-    Design("old, 5 x 8", 5, 8, old_rules, variants=(PLAIN,)),
+    Design("turns, 12 x 3", 12, 3, in_turns, side_by_side=True),
     Design("turns, 7 x 6", 7, 6, in_turns, side_by_side=True),
-    Design("alone, 5 x 8", 5, 8, alone),
     Design("alone, 7 x 6", 7, 6, alone),
+    Design("alone, 5 x 8", 5, 8, alone),
 )
 
 
@@ -285,12 +248,11 @@ SHAPES = (
 
 
 class Row(Model):
-    """One shape, design and variant of its rule; shares of the studies."""
+    """One shape and design; shares of the studies."""
 
     shape: str
     equal: bool
     design: str
-    variant: str
     studies: int
     #: Equal sides called different in one comparison, and in a table of five points.
     false_comparisons: float
@@ -313,24 +275,23 @@ def bench_turns(
             rng = np.random.default_rng([number, design.rounds, design.turns, design.side_by_side])
             logs = shape.draw(rng, design.times(rng, studies))
             grid = rng.random((studies, 1, 1, 1))
-            rows += [_judged(shape, design, variant, logs, grid) for variant in design.variants]
+            rows.append(_judged(shape, design, logs, grid))
     return rows
 
 
-def _judged(shape: Shape, design: Design, variant: Variant, logs: np.ndarray, grid: np.ndarray) -> Row:
+def _judged(shape: Shape, design: Design, logs: np.ndarray, grid: np.ndarray) -> Row:
     def called(ratio: float) -> np.ndarray:
         ours, theirs = (_read(logs[:, None, :, at] + math.log(by), grid, shape) for at, by in ((0, ratio), (1, 1.0)))
-        return design.rule(ours, theirs, shape.resolution, variant)[:, 0]
+        return design.rule(ours, theirs, shape.resolution)[:, 0]
 
     leader, others = _ranked(_read(logs, grid, shape))
     return Row(
         shape=shape.name,
         equal=shape.equal,
         design=design.name,
-        variant=variant.name,
         studies=len(logs),
         false_comparisons=float((called(1.0) != 0).mean()),
-        false_tables=float((design.rule(leader, others, shape.resolution, variant) != 0).any(axis=1).mean()),
+        false_tables=float((design.rule(leader, others, shape.resolution) != 0).any(axis=1).mean()),
         found=tuple(float((called(ratio) > 0).mean()) for ratio in RATIOS),
     )
 
@@ -352,16 +313,16 @@ def _read(logs: np.ndarray, grid: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def bench_text(rows: Sequence[Row]) -> str:
-    """What is called different among equals, what is found, and what variants of the rule do to both."""
+    """What is called different among equals, and what is found."""
     names = list(dict.fromkeys(row.design for row in rows))
     shown = RATIOS[1:]
     false = [["false comparisons / tables, %", *names]]
     found = [[f"found at {' '.join(f'{ratio:g}' for ratio in shown)}, %", *names]]
     for shape in dict.fromkeys(row.shape for row in rows):
-        plain = [row for row in rows if row.shape == shape and row.variant == PLAIN.name]
+        plain = [row for row in rows if row.shape == shape]
         false.append([shape, *(f"{_percent(row.false_comparisons)} / {_percent(row.false_tables)}" for row in plain)])
         found.append([shape, *(" ".join(f"{100 * share:.0f}" for share in row.found[1:]) for row in plain)])
-    return "\n\n".join((columns(false), columns(found), columns(_of_variants(rows)), _NOTES))
+    return "\n\n".join((columns(false), columns(found), columns(_of_designs(rows)), _NOTES))
 
 
 _NOTES = """\
@@ -370,18 +331,18 @@ rounds x turns of a point; alone: trials as long as so many turns, one after ano
 ** equal in four starts of five, so 5.9 % slower in the mean; not counted among equal shapes"""
 
 
-def _of_variants(rows: Sequence[Row]) -> list[list[str]]:
+def _of_designs(rows: Sequence[Row]) -> list[list[str]]:
     """Over all equal shapes."""
     ratios = [f"at {ratio:g}" for ratio in RATIOS[:3]]
     table = [["over equal shapes, %", f"above {ALLOWED:.0%}", "worst", "of shape", *ratios]]
-    for design, variant in dict.fromkeys((row.design, row.variant) for row in rows):
-        own = [row for row in rows if (row.design, row.variant) == (design, variant) and row.equal]
+    for design in dict.fromkeys(row.design for row in rows):
+        own = [row for row in rows if row.design == design and row.equal]
         if own:
             worst = max(own, key=lambda row: row.false_tables)
             wrong = sum(row.false_tables > ALLOWED for row in own)
             means = (_percent(float(np.mean([row.found[at] for row in own]))) for at in range(len(ratios)))
             false = _percent(worst.false_tables)
-            table.append([f"{design}: {variant}", f"{wrong} of {len(own)}", false, worst.shape, *means])
+            table.append([design, f"{wrong} of {len(own)}", false, worst.shape, *means])
     return table
 
 

@@ -10,7 +10,6 @@
 #include <linux/types.h>
 #include "choice.h"
 #include "shape.h"
-#include "slices.h"
 #include "trailer.h"
 
 #define GEN_STREAMS   16   /* power of two */
@@ -47,8 +46,6 @@
 #define GEN_GAP_CELL_BITS 10
 #define GEN_GAP_CELLS	  (1 << GEN_GAP_CELL_BITS)
 #define GEN_GAP_DRAWS	  4
-/* Stalls of a trial that are told with their time. */
-#define GEN_STALLS 2048
 
 enum gen_stage { GEN_WARMUP, GEN_TRIAL, GEN_DONE };
 
@@ -110,9 +107,8 @@ struct gen_stream {
 	__u8 poisson;
 	__u32 burst; /* frames that are due together */
 	__u8 id;
-	__u8 sliced; /* its frames are counted by slice */
-	__u8 alone;  /* its frames have a batch of their own, see gen_slot() */
-	__u8 odd;    /* trailer at an odd offset */
+	__u8 alone; /* its frames have a batch of their own, see gen_slot() */
+	__u8 odd;   /* trailer at an odd offset */
 	__u8 scrubs;
 	__u16 scrub[GEN_STREAMS]; /* where shorter frames left their trailer */
 	__u8 template[GEN_TEMPLATE] __attribute__((aligned(8)));
@@ -122,11 +118,6 @@ struct gen_stream {
 	struct gen_lateness late;
 };
 
-struct gen_stall {
-	__u64 from_ns;
-	__u64 to_ns;
-};
-
 struct gen_thread {
 	__u64 wake_ns; /* nothing to do before */
 	__u64 last_poll_ns;
@@ -134,7 +125,6 @@ struct gen_thread {
 	__u64 stall_ns;
 	__u64 late_ns;
 	__u64 pending_late_ns; /* of the last departure, to be accounted */
-	__u64 sliced_ns;       /* when it was, if that is to be counted; or 0 */
 	__u32 pending;	       /* its stream's index + 1 */
 	__u32 stage;
 	__u32 streams;
@@ -160,10 +150,6 @@ struct gen_thread {
 	__u64 stalled_ns;
 	__u64 longest_gap_ns;
 	__u64 polls[GEN_CPUS];
-	struct gen_stall stall[GEN_STALLS]; /* the first of them */
-	/* latency frames of the trial by slice of their departure */
-	struct slice_grid grid;
-	__u64 sliced[SLICES_MAX];
 };
 
 /* The stream that leaves next is chosen, and due at @best. */
@@ -229,19 +215,6 @@ gen_next_stage(struct gen_thread *t, struct gen_stream *streams)
 	return GEN_CHANGE;
 }
 
-static __always_inline void gen_note_stall(struct gen_thread *t, __u64 ns,
-					   __u64 now)
-{
-	if (t->stalls < GEN_STALLS) {
-		struct gen_stall *stall = &t->stall[t->stalls];
-
-		stall->from_ns = now - ns;
-		stall->to_ns = now;
-	}
-	t->stalls++;
-	t->stalled_ns += ns;
-}
-
 /*
  * Was the machine away in a gap between two polls?  Not while frames that were
  * handed on in between took their time.
@@ -265,8 +238,10 @@ static __always_inline void gen_account_poll(struct gen_thread *t, __u64 now,
 	t->polls[cpu & (GEN_CPUS - 1)]++;
 	if (gap > t->longest_gap_ns)
 		t->longest_gap_ns = gap;
-	if (gen_is_stall(t, gap))
-		gen_note_stall(t, gap, now);
+	if (gen_is_stall(t, gap)) {
+		t->stalls++;
+		t->stalled_ns += gap;
+	}
 }
 
 /* What a call takes that does nothing, from @gap in which t->passed did. */
@@ -361,16 +336,6 @@ static __always_inline __u32 gen_account_late(struct gen_thread *t,
 	if (~ns > late->min_inv)
 		late->min_inv = ~ns;
 	return index;
-}
-
-/* Count the last departure in its slice; like lateness in the poll after it. */
-static __always_inline void gen_account_slice(struct gen_thread *t)
-{
-	__u32 slice = slice_of(&t->grid, t->sliced_ns);
-
-	t->sliced_ns = 0;
-	if (slice < SLICES_MAX)
-		t->sliced[slice]++;
 }
 
 /* Move a stream's next departure by k intervals. */
@@ -497,14 +462,12 @@ static __always_inline void gen_advance(const struct gen_thread *t,
  * The last frame of @s was not sent: the next has its sequence, and is of its
  * flow.  It has left the schedule all the same.
  */
-static __always_inline void gen_refused(struct gen_thread *t,
-					struct gen_stream *s)
+static __always_inline void gen_refused(struct gen_stream *s)
 {
 	s->seq--;
 	if (!s->flow)
 		s->flow = s->choice.flows;
 	s->flow--;
-	t->sliced_ns = 0;
 }
 
 #endif

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <zlib.h>
 #include "hdr.h"
-#include "pack.h"
 
 #define COOKIE_V2	     0x1c849313
 #define COOKIE_V2_COMPRESSED 0x1c849314
+#define MAX_VARINT	     9
 
 struct header {
 	__be32 cookie;
@@ -24,6 +24,38 @@ struct compressed_header {
 	__be32 cookie;
 	__be32 bytes;
 } __attribute__((packed));
+
+static __u8 *put_varint(__u8 *p, __s64 value)
+{
+	__u64 rest = (__u64)value << 1 ^ value >> 63;
+	int i;
+
+	for (i = 1; i < MAX_VARINT && rest > 0x7f; i++) {
+		*p++ = rest | 0x80;
+		rest >>= 7;
+	}
+	*p++ = rest;
+	return p;
+}
+
+/* A run of n zeroes is written as -n; those at the end are left out. */
+static __u8 *put_counts(__u8 *p, const __u64 *counts)
+{
+	__s64 zeroes = 0;
+	int i;
+
+	for (i = 0; i < HDR_COUNTS; i++) {
+		if (!counts[i]) {
+			zeroes++;
+			continue;
+		}
+		if (zeroes)
+			p = put_varint(p, zeroes == 1 ? 0 : -zeroes);
+		zeroes = 0;
+		p = put_varint(p, counts[i]);
+	}
+	return p;
+}
 
 static void put_header(struct header *h, size_t payload_bytes)
 {
@@ -41,9 +73,34 @@ static void put_header(struct header *h, size_t payload_bytes)
 	};
 }
 
+static char *base64(const __u8 *data, size_t bytes)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	char *text = malloc((bytes + 2) / 3 * 4 + 1), *p = text;
+	size_t i;
+
+	if (!text)
+		return NULL;
+	for (i = 0; i < bytes; i += 3) {
+		__u32 word = data[i] << 16;
+
+		if (i + 1 < bytes)
+			word |= data[i + 1] << 8;
+		if (i + 2 < bytes)
+			word |= data[i + 2];
+		*p++ = digits[word >> 18];
+		*p++ = digits[word >> 12 & 63];
+		*p++ = i + 1 < bytes ? digits[word >> 6 & 63] : '=';
+		*p++ = i + 2 < bytes ? digits[word & 63] : '=';
+	}
+	*p = 0;
+	return text;
+}
+
 char *hdr_encode(const __u64 *counts)
 {
-	size_t room = sizeof(struct header) + pack_room(HDR_COUNTS);
+	size_t room = sizeof(struct header) + HDR_COUNTS * 2 * MAX_VARINT;
 	uLongf bytes = compressBound(room);
 	struct compressed_header outer;
 	__u8 *plain, *packed, *end;
@@ -53,7 +110,7 @@ char *hdr_encode(const __u64 *counts)
 	packed = malloc(sizeof(outer) + bytes);
 	if (!plain || !packed)
 		goto out;
-	end = put_counts(plain + sizeof(struct header), counts, HDR_COUNTS);
+	end = put_counts(plain + sizeof(struct header), counts);
 	put_header((struct header *)plain, end - plain - sizeof(struct header));
 	if (compress(packed + sizeof(outer), &bytes, plain, end - plain) !=
 	    Z_OK)

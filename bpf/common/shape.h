@@ -16,7 +16,6 @@ struct gen_shape {
 	__u8 drawn; /* flows that do not take turns */
 	__u8 ranged;
 	__u8 scrubs;
-	__u8 sliced;
 	__u8 stamped; /* somebody asks when each frame left */
 };
 

@@ -134,7 +134,6 @@ static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 	struct gen_stream *g = &s->streams[pick];
 	struct io *io = s->io_of[pick];
 	bool trial = gen->stage == GEN_TRIAL, paced = g->paced;
-	bool sliced = trial && g->sliced;
 	__u8 epoch = gen->epoch[gen->stage & 1];
 	__u64 due = g->due_ns, seq = g->seq, left;
 	struct frame frame;
@@ -158,8 +157,6 @@ static int send_frame(struct user_sender *s, __u32 pick, __u64 now)
 		gen->pending = pick + 1;
 		gen->pending_late_ns = left - due;
 	}
-	if (sliced)
-		gen->sliced_ns = left;
 	return (io->unkicked >= s->batch ? kick(s, io) : 0) ?: 1;
 }
 
@@ -177,8 +174,6 @@ int user_send(struct user_sender *s, __u64 now, int cpu)
 		key += gen_account_late(gen, s->streams) * HDR_COUNTS;
 		s->lateness[key]++;
 	}
-	if (gen->sliced_ns)
-		gen_account_slice(gen);
 	gen_account_poll(gen, now, cpu);
 	gen->batch_sends = 0;
 	switch (gen_due(gen, s->streams, &s->streams[pick], now)) {

@@ -41,7 +41,6 @@ TIMED = {
     "test_schedule.py",
     "test_several_cpus.py",
     "test_stalled_queue.py",
-    "test_time_slices.py",
     "test_xsk_accounting.py",
     "test_xsk_frames.py",
     "test_xsk_lifecycle.py",

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 			gen_advance(&thread, &stream, gen_gaps(), now);
 			sent += thread.stage == GEN_TRIAL;
 			if (refused)
-				gen_refused(&thread, &stream);
+				gen_refused(&stream);
 			/* fall through */
 		case GEN_CHANGE:
 			gen_choose(&thread, &stream);

@@ -18,7 +18,7 @@ STREAMS = [
 ]
 FRAMES = (600, 150, 300, 300)
 RECEIVERS = [{}, {"xdp_mode": "generic"}, {"rx": "tc"}, {"rx": "tc", "tc_hook": "clsact"}]
-MORE = [{}, {"slices": {}, "flow_figures": True}, {"sender": "xsk"}, {"batch": 64}]
+MORE = [{}, {"flow_figures": True}, {"sender": "xsk"}, {"batch": 64}]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include "clocks_shared.h"
 #include "config.h"
 #include "config_check.h"
 #include "fields.h"
@@ -41,7 +40,6 @@ static const struct field port_fields[] = {
 struct document {
 	const json_t *ports;
 	const json_t *streams;
-	const json_t *slices;
 	struct config cfg;
 };
 
@@ -79,23 +77,6 @@ static const struct field document_fields[] = {
 	  .help = "figures of each flow, 10,000 at most" },
 	{ CFG(link_changes), .type = FIELD_BOOL,
 	  .help = "a port whose carrier goes and comes does not end the trial" },
-	{ AT(document, slices), .type = FIELD_OBJECT, .nullable = true,
-	  .help = "latencies by slice of time: keys below; null: none" },
-};
-
-struct watched {
-	const json_t *cpus;
-	const json_t *threads;
-	const json_t *processes;
-};
-
-static const struct field watched_fields[] = {
-	{ AT(watched, cpus), .type = FIELD_ARRAY,
-	  .help = "CPUs to watch besides those of senders" },
-	{ AT(watched, threads), .type = FIELD_ARRAY,
-	  .help = "forwarding threads to watch" },
-	{ AT(watched, processes), .type = FIELD_ARRAY,
-	  .help = "processes whose threads belong to the path" },
 };
 
 static const struct config defaults = {
@@ -112,7 +93,6 @@ static const struct config defaults = {
 void config_help(void)
 {
 	static const struct port port = { .tx_cpu = NO_CPU };
-	static const struct watched watched;
 	static struct document filled;
 
 	filled.cfg = defaults;
@@ -120,8 +100,6 @@ void config_help(void)
 		    document_fields, ARRAY_SIZE(document_fields), &filled);
 	fields_help("ports[]:", port_fields, ARRAY_SIZE(port_fields), &port);
 	streams_help();
-	fields_help("slices:", watched_fields, ARRAY_SIZE(watched_fields),
-		    &watched);
 }
 
 static int read_ports(const json_t *array, struct config *cfg)
@@ -148,47 +126,6 @@ static int read_ports(const json_t *array, struct config *cfg)
 	return 0;
 }
 
-static int read_numbers(const json_t *array, const char *key, size_t most,
-			long long highest, struct watch_list *list)
-{
-	char text[96];
-	size_t i;
-
-	for (i = 0; i < json_array_size(array); i++) {
-		const json_t *value = json_array_get(array, i);
-
-		if (i == most || !json_is_integer(value) ||
-		    json_integer_value(value) < 0 ||
-		    json_integer_value(value) > highest) {
-			snprintf(text, sizeof(text),
-				 "must be up to %zu integers from 0 to %lld",
-				 most, highest);
-			return bad_value("slices", key, text);
-		}
-		list->number[i] = json_integer_value(value);
-	}
-	list->count = i;
-	return 0;
-}
-
-static int read_slices(const json_t *object, struct config *cfg)
-{
-	struct watched watched = {};
-	int err;
-
-	cfg->slices = object != NULL;
-	if (!object)
-		return 0;
-	err = fields_read(object, "slices", watched_fields,
-			  ARRAY_SIZE(watched_fields), &watched);
-	if (err)
-		return err;
-	return read_numbers(watched.cpus, "cpus", MAX_WATCHED, GEN_CPUS - 1, &cfg->cpus) ?:
-		       read_numbers(watched.threads, "threads", CLOCK_THREADS - GEN_STREAMS, INT_MAX, &cfg->threads) ?:
-		       read_numbers(watched.processes, "processes",
-				    CLOCK_PROCESSES, INT_MAX, &cfg->processes);
-}
-
 static int read_document(const json_t *root, struct config *cfg)
 {
 	struct document doc = { .cfg = defaults };
@@ -200,7 +137,7 @@ static int read_document(const json_t *root, struct config *cfg)
 	if (err)
 		return err;
 	*cfg = doc.cfg;
-	err = read_slices(doc.slices, cfg) ?: read_ports(doc.ports, cfg);
+	err = read_ports(doc.ports, cfg);
 	if (err)
 		return err;
 	cfg->num_streams = streams_read(doc.streams, cfg->streams);

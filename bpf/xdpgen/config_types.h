@@ -11,8 +11,6 @@
 #include "stream_flows.h"
 
 #define MAX_PORTS 32
-/* Of what clocks watch. */
-#define MAX_WATCHED 256
 
 enum rx_kind { RX_XDP, RX_TC, RX_NONE };
 enum xdp_mode { XDP_NATIVE, XDP_GENERIC };
@@ -36,12 +34,6 @@ struct port {
 	int rx_queues; /* 0 = unknown */
 };
 
-/* Numbers of CPUs, threads or processes. */
-struct watch_list {
-	int count;
-	__u32 number[MAX_WATCHED];
-};
-
 struct config {
 	struct port ports[MAX_PORTS];
 	int num_ports;
@@ -57,11 +49,6 @@ struct config {
 	bool progress;
 	bool flow_figures;
 	bool link_changes; /* a carrier may go and come */
-	bool slices;
-	/* what belongs to the path, beside the senders */
-	struct watch_list cpus;
-	struct watch_list threads;
-	struct watch_list processes;
 };
 
 static inline const char *port_netns(const struct port *port)
@@ -75,18 +62,6 @@ static inline int config_tx_cpu(const struct config *cfg, int stream)
 	const struct stream *s = &cfg->streams[stream];
 
 	return s->tx_cpu == NO_CPU ? cfg->ports[s->tx_port].tx_cpu : s->tx_cpu;
-}
-
-/*
- * Are a stream's frames counted by slice?  Latencies of frames that are the
- * first of their flow are another distribution.
- */
-static inline bool config_sliced(const struct config *cfg, int stream)
-{
-	const struct stream *s = &cfg->streams[stream];
-
-	return cfg->slices && s->kind == STREAM_LATENCY &&
-	       s->flow_choice != CHOICE_NEW;
 }
 
 /* Does a stream leave by the port? */

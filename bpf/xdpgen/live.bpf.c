@@ -172,7 +172,7 @@ static __always_inline void not_sent(__u32 index, __s32 error)
 		queue_of(index)->queued--;
 	redirect_errno = error;
 	redirect_errors[gen.stage != GEN_WARMUP][index]++;
-	gen_refused(&gen, &streams[index]);
+	gen_refused(&streams[index]);
 }
 
 /* Until something is due soon, or for GEN_IDLE_LOOKS.  Returns the time. */
@@ -191,7 +191,7 @@ static __always_inline __u64 wait_a_little(__u64 now)
 SEC("xdp")
 int live_send(struct xdp_md *ctx)
 {
-	__u32 index, seq, paced, trial, sliced, looks;
+	__u32 index, seq, paced, trial, looks;
 	__u64 now, due, left, before;
 	enum gen_answer answer;
 	struct gen_stream *s;
@@ -206,8 +206,6 @@ int live_send(struct xdp_md *ctx)
 	}
 	if (GEN_HAS(paced) && gen.pending)
 		account_late();
-	if (GEN_HAS(sliced) && gen.sliced_ns)
-		gen_account_slice(&gen);
 	before = gen.last_poll_ns;
 	now = left = look();
 	if (GEN_HAS(paced))
@@ -250,7 +248,6 @@ int live_send(struct xdp_md *ctx)
 	due = s->due_ns;
 	paced = GEN_HAS(paced) && s->paced;
 	trial = gen.stage == GEN_TRIAL;
-	sliced = GEN_HAS(sliced) && trial && s->sliced;
 	gen_advance(&gen, s, gaps, now);
 	choose_next();
 
@@ -265,8 +262,6 @@ int live_send(struct xdp_md *ctx)
 		gen.pending = index + 1;
 		gen.pending_late_ns = left > due ? left - due : 0;
 	}
-	if (sliced)
-		gen.sliced_ns = left;
 	if (GEN_HAS(paced)) {
 		gen.sent_ns = left;
 		gen.handovers += trial && !gen.batch_sends;

@@ -166,16 +166,12 @@ static int share_queues(struct live_state *live)
 static struct gen_shape shape_of(const struct sender *s)
 {
 	struct gen_shape shape;
-	int i;
 
 	if (sender_pps(s) <= ANY_SHAPE_MAX_PPS) {
 		memset(&shape, 1, sizeof(shape));
 		return shape;
 	}
-	shape = gen_shape_of(s->cfg->streams, s->index, s->count);
-	for (i = 0; i < s->count; i++)
-		shape.sliced |= config_sliced(s->cfg, s->index[i]);
-	return shape;
+	return gen_shape_of(s->cfg->streams, s->index, s->count);
 }
 
 static int load(struct sender *s, struct live_state *live)

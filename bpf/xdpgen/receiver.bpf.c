@@ -31,8 +31,6 @@ const volatile __u8 rx_by_flow;	  /* count each flow by itself, too */
 
 const volatile __u8 rx_draws; /* flows of a stream do not take turns */
 
-const volatile __u8 rx_slices; /* a histogram for each slice of time, too */
-
 struct rx_trial trial;
 struct rx_near near[GEN_STREAMS];
 
@@ -91,15 +89,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } latency SEC(".maps");
-
-/* Of all latency streams together. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* COARSE_BUCKETS of SLICES_MAX, if rx_slices */
-	__type(key, __u32);
-	__type(value, __u64);
-} slices SEC(".maps");
 
 /* REFLECT_REDIRECT: the port itself. */
 struct {
@@ -171,30 +160,14 @@ static __always_inline int is_reordered(__u32 flow, __u64 seq)
 	return next && arrival_reordered(next, seq, !rx_serial);
 }
 
-/*
- * By departure: what the sender counted in a slice arrives in it, or is lost.
- * Apart from the code that a frame passes before its arrival is stamped.
- */
-static __noinline void account_slice(__u32 bucket, __u64 sent)
-{
-	__u32 key = slice_of(&trial.grid, sent) * COARSE_BUCKETS + bucket;
-	__u64 *slot = bpf_map_lookup_elem(&slices, &key);
-
-	if (slot)
-		arrival_add(slot, 1, !rx_serial);
-}
-
 static __always_inline void account_latency(struct rx_counters *c,
-					    const struct rx_stream *s,
-					    __u64 sent, __u64 ns)
+					    const struct rx_stream *s, __u64 ns)
 {
-	__u32 index = hdr_index(ns), key = s->histogram * HDR_COUNTS + index;
+	__u32 key = s->histogram * HDR_COUNTS + hdr_index(ns);
 	__u64 *slot = bpf_map_lookup_elem(&latency, &key);
 
 	if (slot)
 		arrival_add(slot, 1, !rx_serial);
-	if (rx_slices && s->sliced)
-		account_slice(coarse_index(index), sent);
 	arrival_add(&c->sum_ns, ns, rx_preempted);
 	arrival_raise(&c->max_ns, ns, rx_preempted);
 	arrival_raise(&c->min_inv, ~ns, rx_preempted);
@@ -264,7 +237,7 @@ account(const __u8 *trailer, const struct rx_stream *s, __u64 now, bool zeroes)
 	arrival_gap(&c->arrived, seq, sent, rx_preempted);
 	ns = now > sent ? now - sent : 0;
 	if (probe)
-		account_latency(c, s, sent, ns);
+		account_latency(c, s, ns);
 	if (rx_by_flow)
 		account_flow(flow, probe, ns);
 	return true;

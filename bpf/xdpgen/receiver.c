@@ -42,7 +42,6 @@ static void fill_table(struct receiver *r, const struct config *cfg, int index)
 		entry->histogram = RX_NO_LATENCY;
 		if (s->kind == STREAM_LATENCY)
 			entry->histogram = r->wanted.histograms++;
-		entry->sliced = config_sliced(cfg, i);
 	}
 }
 
@@ -76,12 +75,10 @@ static int load(struct receiver *r)
 	skel->rodata->rx_preempted = !skel->rodata->rx_serial && is_realtime();
 	skel->rodata->rx_by_flow = r->by_flow;
 	skel->rodata->rx_draws = r->draws;
-	skel->rodata->rx_slices = r->slices;
 	err = bpf_map__set_max_entries(skel->maps.window, r->room.slots * WINDOW_WORDS) ?:
 		      bpf_map__set_max_entries(skel->maps.next_expected, r->room.flows) ?:
 		      bpf_map__set_max_entries(skel->maps.by_flow, r->by_flow ? r->room.flows : 1) ?:
 		      bpf_map__set_max_entries(skel->maps.choices, r->room.choices) ?:
-		      bpf_map__set_max_entries(skel->maps.slices, r->slices ? SLICES_MAX * COARSE_BUCKETS : 1) ?:
 		      bpf_map__set_max_entries(skel->maps.latency,
 					       r->room.histograms * HDR_COUNTS);
 	return err ?: receiver_bpf__load(skel);
@@ -124,7 +121,6 @@ static int map_all(struct receiver *r)
 		       map_values(r->skel->maps.next_expected, &r->values[RX_NEXT_EXPECTED]) ?:
 		       map_values(r->skel->maps.by_flow, &r->values[RX_BY_FLOW]) ?:
 		       map_values(r->skel->maps.latency, &r->values[RX_LATENCY]) ?:
-		       map_values(r->skel->maps.slices, &r->values[RX_SLICES]) ?:
 		       map_values(r->skel->maps.choices,
 				  &r->values[RX_CHOICES]);
 }
@@ -199,8 +195,7 @@ static bool fits(const struct receiver *r, const struct config *cfg)
 	       r->wanted.flows <= r->room.flows &&
 	       r->wanted.histograms <= r->room.histograms &&
 	       r->wanted.choices <= r->room.choices &&
-	       r->by_flow == cfg->flow_figures && r->draws == any_draws(cfg) &&
-	       r->slices >= cfg->slices;
+	       r->by_flow == cfg->flow_figures && r->draws == any_draws(cfg);
 }
 
 void receiver_detach(struct receiver *r)
@@ -234,8 +229,6 @@ static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
 		unload(r);
 	r->by_flow = cfg->flow_figures;
 	r->draws = any_draws(cfg);
-	if (!r->skel)
-		r->slices = cfg->slices;
 	err = r->skel ? forget(r) : load_anew(r);
 	if (err)
 		return err;
@@ -361,17 +354,6 @@ int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
 		by_cpu[i] = cpu[i].reflected;
 	}
 	return read_by_cpu(r, by_cpu);
-}
-
-void receiver_set_grid(struct receiver *r, const struct slice_grid *grid)
-{
-	if (r->skel)
-		r->skel->bss->trial.grid = *grid;
-}
-
-const __u64 *receiver_slices(const struct receiver *r)
-{
-	return r->slices ? r->values[RX_SLICES].at : NULL;
 }
 
 const __u64 *receiver_latency(const struct receiver *r, int id)

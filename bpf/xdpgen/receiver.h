@@ -22,7 +22,6 @@ enum rx_array {
 	RX_BY_FLOW,
 	RX_LATENCY,
 	RX_CHOICES,
-	RX_SLICES,
 	RX_ARRAYS
 };
 
@@ -41,7 +40,6 @@ struct receiver {
 	struct rx_room room;   /* in the maps */
 	bool by_flow;
 	bool draws;
-	bool slices;
 	int cpus;
 };
 
@@ -69,12 +67,6 @@ const __u64 *receiver_window(const struct receiver *r, int id);
 /* Counters of the port, and frames of the trial by CPU (r->cpus entries). */
 int receiver_read_port(const struct receiver *r, struct rx_port_counters *sum,
 		       __u64 *by_cpu);
-
-/* Which slice a departure is of; before the first one. */
-void receiver_set_grid(struct receiver *r, const struct slice_grid *grid);
-
-/* COARSE_BUCKETS of each slice, or NULL if nothing is received here. */
-const __u64 *receiver_slices(const struct receiver *r);
 
 /* The latency counts of a stream, or NULL for a load stream. */
 const __u64 *receiver_latency(const struct receiver *r, int id);

@@ -27,7 +27,6 @@ struct rx_stream {
 	__u8 tag_bytes;	  /* 4 with a VLAN tag */
 	__u8 added_bytes; /* by the switch, in front of the frame */
 	__u8 unordered;	  /* no two frames are of one flow */
-	__u8 sliced;	  /* in the histograms of slices, too */
 	__u32 first_flow; /* of its own, in the map of flows */
 	struct choice choice;
 	struct intact intact;
@@ -41,7 +40,6 @@ struct rx_trial {
 	__u64 since_ns; /* what was sent earlier is of another trial */
 	__u8 epoch;	/* of the warm-up; the trial's is + 1 */
 	struct rx_stream streams[GEN_STREAMS];
-	struct slice_grid grid; /* set before the first departure */
 };
 
 /*

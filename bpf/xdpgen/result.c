@@ -333,7 +333,7 @@ int result_print(struct run *run)
 		json_array_append_new(threads,
 				      thread_json(run, &run->senders[i]));
 	root = json_pack(
-		"{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o}",
+		"{s:i, s:s, s:o, s:i, s:b, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o}",
 		"version", 1, "sender", run->senders[0].ops->name,
 		"sender_reason", string_or_null(run->sender_reason), "batch",
 		run->senders[0].batch, "interrupted", run->interrupted, "error",
@@ -341,7 +341,7 @@ int result_print(struct run *run)
 		string_or_null(unwatched(run)), "started_ns",
 		integer(run->trial_ns), "elapsed_s", run_elapsed(run), "warmup",
 		warmup_json(run), "ports", ports, "threads", threads, "streams",
-		streams_json(run), "slices", slices_json(run));
+		streams_json(run));
 	err = !root || json_dumpf(root, stdout, JSON_COMPACT) ? -ENOMEM : 0;
 	putchar('\n');
 	if (fflush(stdout) || err)

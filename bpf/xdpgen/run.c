@@ -169,7 +169,6 @@ void run_close(struct run *run)
 	int i;
 
 	close_senders(run);
-	clocks_close(&run->clocks);
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_close(&run->receivers[i]);
 	free(run->cfg.columns);
@@ -415,20 +414,6 @@ static bool all_polling(const struct run *run)
 	return true;
 }
 
-/* Known to all who count before the first frame leaves. */
-static void set_grid(struct run *run)
-{
-	int i;
-
-	slice_grid_init(&run->grid, run->trial_ns, run->end_ns - run->trial_ns);
-	for (i = 0; i < run->cfg.num_ports; i++)
-		receiver_set_grid(&run->receivers[i], &run->grid);
-	for (i = 0; i < run->num_senders; i++)
-		run->senders[i].gen->grid = run->grid;
-	if (run->cfg.slices)
-		clocks_begin(&run->clocks, run->trial_ns, run->end_ns);
-}
-
 /*
  * Loading a program into test_run waits for RCU, for milliseconds: so the
  * threads run idle first and are given their schedule when all do.
@@ -442,22 +427,15 @@ static int start_senders(struct run *run)
 
 		gen_init(s->gen, s->streams, run->cfg.streams, s->index,
 			 s->count, &run->cfg.timing, run->epoch);
-		for (j = 0; j < s->count; j++) {
-			s->streams[j].sliced =
-				config_sliced(&run->cfg, s->index[j]);
+		for (j = 0; j < s->count; j++)
 			s->streams[j].alone = sender_alone(s, j);
-		}
 		err = sender_start(s);
 	}
 	for (i = 0; !err && i < START_TRIES && !all_polling(run); i++)
 		usleep(START_WAIT_US);
-	if (!err && run->cfg.slices)
-		clocks_open(&run->clocks, &run->cfg, run->senders,
-			    run->num_senders);
 	run->start_ns = now_ns() + START_DELAY_NS;
 	run->trial_ns = run->start_ns + (__u64)(run->cfg.timing.warmup_s * 1e9);
 	run->end_ns = run->trial_ns + (__u64)(run->cfg.timing.duration_s * 1e9);
-	set_grid(run);
 	for (i = 0; !err && i < run->num_senders; i++) {
 		struct sender *s = &run->senders[i];
 
@@ -487,14 +465,8 @@ int run_traffic(struct run *run)
 	err = links_open(&run->links, &run->cfg, run->error, sizeof(run->error)) ?:
 		      start_senders(run) ?:
 					   watch_senders(run);
-	for (i = 0; i < run->num_senders; i++) {
-		struct gen_thread *gen = run->senders[i].gen;
-
+	for (i = 0; i < run->num_senders; i++)
 		sender_stop(&run->senders[i]);
-		/* stopped before the poll that would have counted it */
-		if (gen->sliced_ns)
-			gen_account_slice(gen);
-	}
 	run->stop_ns = now_ns();
 	if (!err)
 		drain(run);
@@ -506,8 +478,6 @@ int run_traffic(struct run *run)
 			break;
 	}
 	links_close(&run->links);
-	if (!err && run->cfg.slices)
-		clocks_end(&run->clocks, run_trial_end(run));
 	/* nothing more is counted: the parts of the result belong together */
 	for (i = 0; i < run->cfg.num_ports; i++)
 		receiver_detach(&run->receivers[i]);

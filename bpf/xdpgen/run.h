@@ -4,7 +4,6 @@
 #define XDPGEN_RUN_H
 
 #include <jansson.h>
-#include "clocks.h"
 #include "config.h"
 #include "links.h"
 #include "receiver.h"
@@ -19,8 +18,6 @@ struct run {
 	struct sender senders[GEN_STREAMS];
 	int num_senders;
 	struct links links;
-	struct clocks clocks;
-	struct slice_grid grid;
 	__u8 epoch;
 	char sender_reason[160]; /* why auto is not live */
 	__u64 start_ns;		 /* of the warm-up */
@@ -41,9 +38,6 @@ int run_open(struct run *run, const struct config *cfg);
 /* Send, drain.  0, or -errno with run->error set. */
 int run_traffic(struct run *run);
 void run_close(struct run *run);
-
-/* What there is of each slice of the trial, or null if that was not asked for. */
-json_t *slices_json(const struct run *run);
 
 /* Print the JSON result on stdout. */
 int result_print(struct run *run);

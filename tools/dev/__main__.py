@@ -102,16 +102,8 @@ def bench_of_sweeps(
 def false_alarms(
     run: Annotated[str, typer.Argument(help="a run of suites/studies/a-against-a.yaml")] = "latest",
     group: Annotated[int, typer.Option(min=3, max=100, help="repetitions per comparison")] = 5,
-    disturbed: Annotated[
-        int, typer.Option(min=0, max=1000, help="studies of each scene on a machine that takes cores away")
-    ] = 0,
-    pairs: Annotated[int, typer.Option(min=3, max=20, help="repetitions of each of those studies")] = 5,
     simulated: Annotated[
         int | None, typer.Option(min=10, max=100_000, help="instead of a run: studies per shape of simulated noise")
-    ] = None,
-    tables: Annotated[
-        int | None,
-        typer.Option(min=2, max=100_000, help="instead of a run: simulated tables of 35 comparisons per noise"),
     ] = None,
     as_json: AsJson = False,
     results: ResultsThere = None,
@@ -120,26 +112,15 @@ def false_alarms(
 
     Example: python tools/dev false-alarms --simulated 200
     """
-    from dev.bench_intervals import bench_intervals, bench_table, self_comparisons
+    from dev.a_against_a import self_comparisons
+    from dev.bench_turns import bench_text, bench_turns
     from xdplab.analysis.run import Run
     from xdplab.analysis.words import ratio_text
     from xdplab.model import InputError
 
-    if disturbed:
-        from dev.bench_disturbed import bench_disturbed, disturbed_table
-
-        judged = bench_disturbed(disturbed, pairs, progress=lambda text: print(text, file=sys.stderr))
-        print(json.dumps([row.model_dump() for row in judged], indent=1) if as_json else disturbed_table(judged))
-        return
-    if tables:
-        from dev.bench_tables import bench_tables, table_of
-
-        found_by = bench_tables(tables, progress=lambda text: print(text, file=sys.stderr))
-        print(json.dumps([row.model_dump() for row in found_by], indent=1) if as_json else table_of(found_by))
-        return
     if simulated:
-        rows = bench_intervals(simulated, progress=lambda text: print(text, file=sys.stderr))
-        print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_table(rows))
+        rows = bench_turns(simulated, progress=lambda text: print(text, file=sys.stderr))
+        print(json.dumps([row.model_dump() for row in rows], indent=1) if as_json else bench_text(rows))
         return
     read = Run.named(run, results or results_folder())
     summaries = read.points
@@ -153,7 +134,7 @@ def false_alarms(
         different = [ratio_text(one) for one in found if one.better is not None]
         unsaid = sum(bool(one.hindrances) for one in found)
         print(
-            f"{metric}: {len(different)} of {len(found)} comparisons of {group} pairs called different {different}, "
+            f"{metric}: {len(different)} of {len(found)} comparisons of {group} rounds called different {different}, "
             f"of {unsaid} nothing was said"
         )
 

@@ -144,7 +144,6 @@ def planted_table(
             levels=dict(zip(names, levels.tolist(), strict=True)),
             statistics=_statistics(float(np.exp(np.median(values)))),
             by_repetition={at: _statistics(float(np.exp(value))) for at, value in enumerate(values)},
-            disturbed=tuple(np.flatnonzero(hit).tolist()),
             loss_ratio=0.0,
         )
         for number, (levels, values, hit) in enumerate(zip(design.rows, logs, marked, strict=True))

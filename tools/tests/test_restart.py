@@ -11,7 +11,6 @@ import pytest
 from xdplab.model import HostLost, InputError, Interrupted, PointFailed, TrialResult, TrialSpec
 from xdplab.runner.session import PointSession
 from xdplab.testers import TesterContext
-from xdplab.testers.base import Watch
 
 
 class Session(PointSession):
@@ -32,7 +31,7 @@ class Session(PointSession):
         return time.monotonic_ns()
 
     def _context(self, trial: str) -> TesterContext:
-        return TesterContext(None, None, "", None, None, watch=Watch())  # type: ignore[arg-type]
+        return TesterContext(None, None, "", None, None)  # type: ignore[arg-type]
 
     def restart(self, after_s: float) -> TrialResult:
         return self._run_with_restart(TrialSpec(streams=(), duration_s=1, warmup_s=0), after_s, "0.0")

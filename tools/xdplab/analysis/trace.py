@@ -14,11 +14,8 @@ from xdplab.measure.datapath import datapath_stats, offloaded
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, RunRecord, TrialRecord
-from xdplab.model.digits import number_of, percent, significant
+from xdplab.model.digits import number_of, significant
 from xdplab.model.naming import Names
-
-#: Characters of a strip at the most; bars from the lowest median to the highest, at least a factor of 2 apart.
-_STRIP, _BARS, _LEAST_RANGE = 100, "▁▂▃▄▅▆▇█", 2.0
 
 
 def find_point(run: RunRecord, name: str) -> str:
@@ -47,7 +44,6 @@ def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord],
     yield f"{summary.status}{f': {summary.reason}' if summary.reason else ''}"
     for trial in own:
         yield _of_trial(trial, (trial.repetition, trial.trial) in used)
-        yield from _strip(trial)
     for figure in method.figures:
         yield from _of_figure(figure, summary)
     for comparison in filter(None, (answer.comparison, answer.at_rate)):
@@ -73,26 +69,6 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
     notes += f"; {met.text()}" if met and met.text() else ""
     used = "; stands for the point" if stands else ""
     return f"{where}{what}: {frames}{notes}; {status}{used}"
-
-
-def _strip(trial: TrialRecord) -> Iterator[str]:
-    """Its slices of time: the median of each from low to high, and below it `!` where a clock marks one."""
-    slices = trial.result.slices if trial.result else None
-    if slices is None:
-        return
-    width = -(-slices.count // _STRIP)
-    groups = range(0, slices.count, width)
-    medians, marked = slices.medians_us(), slices.marked()
-    known = [[value for value in medians[at : at + width] if math.isfinite(value) and value > 0] for at in groups]
-    middle = [median(values) if values else None for values in known]
-    low = min((value for value in middle if value), default=1.0)
-    high = max((value for value in middle if value), default=1.0)
-    step = math.log(max(high / low, _LEAST_RANGE)) / (len(_BARS) - 1)
-    bars = "".join(_BARS[round(math.log(value / low) / step)] if value else " " for value in middle)
-    marks = "".join("!" if marked[at : at + width].any() else "." for at in groups)
-    yield f"  p50 of slices of {width * slices.slice_ns / 1e6:g} ms, {significant(low)} to {significant(high)} µs"
-    yield f"  {bars}"
-    yield f"  {marks}  ({percent(1 - slices.unmarked_share)} marked by clocks)"
 
 
 def _of_figure(figure: Figure, summary: PointSummary) -> Iterator[str]:

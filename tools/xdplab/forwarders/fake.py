@@ -36,8 +36,6 @@ class Box(Model):
     #: Share of each trial in which the machine takes the sender's core away, in stalls of about `sender_stall_s`.
     sender_stall_ratio: float = Field(default=0.0, ge=0, lt=1)
     sender_stall_s: float = Field(default=0.01, gt=0)
-    #: How many times as long the frames take that leave in a slice of time which such a stall marks (`Slices`).
-    sender_stall_slows: float = Field(default=1.0, gt=0)
     #: Frames that the sender catches up with after a stall, in a burst at its top rate; it skips the others.
     sender_catch_up_frames: int = Field(default=0, ge=0)
     #: Share of frames lost at any load.

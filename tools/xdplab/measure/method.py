@@ -160,6 +160,9 @@ class Method(ABC, Generic[SpecT]):
     own_ends: ClassVar[bool] = False
     #: True where it sets or watches interfaces of the kernel, of which a port that a program's own driver has is none.
     at_interfaces: ClassVar[bool] = False
+    #: True where points may stand side by side, each asleep while another is measured: it looks at nothing of the whole
+    #: machine, and nothing that it starts works on by itself between two trials.
+    beside: ClassVar[bool] = False
     #: True where the analysis of a sweep may ask which settings matter to its latencies.
     swept: ClassVar[bool] = False
 

@@ -11,7 +11,6 @@ from xdplab.model.disturbance import Disturbance, ThreadUse
 from xdplab.model.flow_figures import FlowFigures
 from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram, histogram_of
-from xdplab.model.slices import Slices
 
 Purpose = Literal["measure", "search", "figures", "end"]
 
@@ -212,8 +211,6 @@ class TrialResult(Model):
     link_changes: Count = 0
     #: Of a trial in which the forwarder was restarted: what the suite itself put between its stop and its start.
     restart_own_ns: Count | None = None
-    #: Its latency streams by slices of time, and which slices the machine disturbed; None where the tester has none.
-    slices: Slices | None = None
     #: Tester specific facts worth keeping (batch, polls, other traffic seen).
     detail: dict[str, Any] = {}
 
@@ -270,21 +267,6 @@ class TrialResult(Model):
         """Longest time between the departures of two frames of a stream that arrived; None: the last did not."""
         gaps = (stream.longest_gap_ns or 0 for stream in self.steady)
         return max(gaps, default=0) if self.came_back else None
-
-    def unmarked_bounds_us(self, percent: float) -> tuple[float, float] | None:
-        """Bounds of a quantile over the slices that no clock marks, to the three digits of the histograms.
-
-        None where all are marked, or the tester has none. See `Slices.unmarked_bounds_us`.
-        """
-        import numpy as np
-
-        texts = [stream.latency.hdr for stream in self.steady if stream.latency is not None]
-        if self.slices is None or not texts:
-            return None
-        found = histogram_of(*texts).get_recorded_iterator()
-        items = [(item.value_iterated_to, item.count_added_in_this_iter_step) for item in found]
-        values, frames = np.array(items, np.int64).T
-        return self.slices.unmarked_bounds_us(percent, values, frames)
 
     @property
     def stalled_share(self) -> float:

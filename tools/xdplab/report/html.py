@@ -22,7 +22,7 @@ from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
 from xdplab.report.bars import ratio_chart, throughput_chart
 from xdplab.report.chart import distribution_chart
-from xdplab.report.course import course_charts, rows_of, strips
+from xdplab.report.course import course_charts, rows_of
 from xdplab.report.page import Page, templates
 from xdplab.report.sizes import size_charts
 from xdplab.report.sweep import sweep_sections
@@ -60,7 +60,6 @@ def render(of: Run) -> str:
             unmeasured=[summary for summary in summaries if not summary.repetitions],
             sweeps=sweeps,
             ways={} if sweeps else _ways(of),
-            strips={} if sweeps else _strips(of),
             sections=[page.table(), page.pictures()] if own is None else own,
             tables=[] if sweeps else side_tables(summaries),
             sizes={} if sweeps else _sizes(page),
@@ -86,12 +85,6 @@ def _ways(of: Run) -> dict[str, list[str]]:
         point.point_id: list(way_of(of.record, point, of.by_point.get(point.point_id, []), of.answer))
         for point in of.points
     }
-
-
-def _strips(of: Run) -> dict[str, Markup]:
-    """Point id -> its measured trials over their time, of points whose tester has slices."""
-    measured = {name: [each for each in own if each.purpose == "measure"] for name, own in of.by_point.items()}
-    return {point_id: found for point_id, own in measured.items() if own and (found := strips(own))}
 
 
 def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:

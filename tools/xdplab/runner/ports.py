@@ -2,16 +2,13 @@
 """Where a point is measured: ports of the forwarder and of the tester, and what the forwarder gets to know of them."""
 
 import dataclasses
-from typing import Any
 
-from xdplab.forwarders import Dut, Forwarder
+from xdplab.forwarders import Dut
 from xdplab.forwarders.node import in_its_place
 from xdplab.forwarders.registry import is_direct
 from xdplab.forwarders.work import other_rules
-from xdplab.hosts.kernel import napi_threads
 from xdplab.model import CpuLayout, Path, Point
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers import Watch
 
 
 def ports_of(testbed: Testbed, point: Point) -> tuple[Port, ...]:
@@ -53,21 +50,3 @@ def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
         return ports
     routers = (testbed.ports["b0"].mac, testbed.ports["b1"].mac)
     return dataclasses.replace(ports, routers=routers, rules=other_rules(point.pipeline))
-
-
-def watch_of(forwarder: Forwarder[Any], dut: Dut) -> Watch:
-    """What a tester can watch of a path: of a forwarder on another machine nothing, only its own CPUs."""
-    layout = dut.layout
-    mine = {*layout.tx_cpus, layout.tester_rx} - {None}
-    if not dut.tester_here:
-        return Watch(cpus=_sorted(mine), no_forwarder="it runs on another machine")
-    cpus = _sorted(mine | {layout.forwarder, layout.dut_napi} - {None})
-    if forwarder.simulated:
-        return Watch(cpus=cpus)
-    threads, processes = forwarder.forwarding_threads(), forwarder.pids()
-    napis = napi_threads(dut.host, (port.ifname for port in dut.ports)) if layout.dut_napi is not None else ()
-    return Watch(cpus=cpus, threads=(*threads, *napis), processes=processes)
-
-
-def _sorted(cpus: set[int | None]) -> tuple[int, ...]:
-    return tuple(sorted(cpu for cpu in cpus if cpu is not None))

@@ -49,7 +49,6 @@ from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
 from xdplab.runner.turns import group_of, has_system_setting, in_groups, why_alone
 from xdplab.testbed import Testbed, TestbedLock
-from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
@@ -112,7 +111,7 @@ class StudyRun:
         self._points = {point.id: point for point in job.plan.points}
         #: Rounds after which it was enough.
         self._rounds: int | None = None
-        #: Why points do not stand side by side.
+        #: Why points do not stand side by side; empty where they do.
         self._not_beside = ""
         #: Whether a repetition has failed.
         self._failed = False
@@ -280,13 +279,12 @@ class StudyRun:
     def _carry_out(self, record: RunRecord) -> None:
         planned = [each for each in self._plan.order if each.point.id not in self._unsupported]
         order = self._to_do(planned)
-        if self._plan.method.turns:
-            points, kind = [each.point for each in planned], self._testbed.spec.kind
-            self._not_beside = why_alone(self._plan, self._study, points, kind)
-            if not self._not_beside:
-                order = in_groups(self._plan, order)
-            else:
-                self._listener.note(f"points take their turns one after another: {self._not_beside}")
+        points, kind = [each.point for each in planned], self._testbed.spec.kind
+        self._not_beside = why_alone(self._plan, self._study, points, kind)
+        if not self._not_beside:
+            order = in_groups(self._plan, order)
+        elif len(points) > 1:
+            self._listener.note(f"points are measured one after another: {self._not_beside}")
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise NothingMeasurable(f"study {self._study.name}: nothing can be measured here: {reasons}")
@@ -299,7 +297,7 @@ class StudyRun:
                 left_s = (time.monotonic() - began) / number * (len(order) - number)
             repetition = order[number]
             together = self._side_by_side(order[number:])
-            if together:
+            if len(together) > 1:
                 self._take_turns(together, number, len(order), left_s)
                 number += len(together)
             else:
@@ -316,21 +314,17 @@ class StudyRun:
         return [each for each in repetitions if (each.point.id, each.number) not in self._done]
 
     def _side_by_side(self, order: Sequence[Repetition]) -> list[Repetition]:
-        """The repetitions at the beginning of `order` whose points stand next to one another and take turns.
-
-        Else a point takes its turns by itself, one after another.
-        """
-        if not self._plan.method.turns or self._not_beside:
-            return []
+        """The repetitions at the beginning of `order` whose points stand next to one another; the first, if none do."""
+        if self._not_beside:
+            return [order[0]]
         first = group_of(self._plan, order[0])
         return list(itertools.takewhile(lambda each: group_of(self._plan, each) == first, order))
 
     def _take_turns(self, repetitions: Sequence[Repetition], number: int, of: int, left_s: float) -> None:
-        """Start all, then turns in random order, each point awake in its own only; then end all, whatever happens."""
-        assert isinstance(self._testbed, EmbeddedTestbed)
-        turns, began = self._plan.method.turns, time.monotonic()
+        """Start all, then steps in random order, each point awake in its own only; then end all, whatever happens."""
+        began = time.monotonic()
         chance = random.Random(f"{self._study.seed}:{repetitions[0].number}:turns")  # noqa: S311 - an order
-        wanted = {each.point.id for each in repetitions}
+        wanted = {each.point.id: each for each in repetitions}
         places = {point_id: place for place, point_id in enumerate(each for each in self._points if each in wanted)}
         sessions: list[PointSession] = []
         with contextlib.ExitStack() as stack:
@@ -340,17 +334,18 @@ class StudyRun:
                     self._listener.starting(repetition.point, repetition.number, number, of, left_s)
                     key = repetition.point.id, repetition.number
                     self._taken = [each for each in self._job.earlier_trials if (each.point_id, each.repetition) == key]
-                    session = self._session(repetition, self._testbed.beside(places[repetition.point.id]))
+                    session = self._session(repetition, self._testbed.beside(places[repetition.point.id]), beside=True)
                     sessions.append(session)
                     stack.callback(session.end)
                     session.begin()
                     session.sleep()
-                for turn in range(turns):
+                going, steps = sessions, 0
+                while going:
+                    steps += 1
                     left_now = max(left_s - (time.monotonic() - began), 0.0)
-                    where = f"round {repetitions[0].number + 1}, turn {turn + 1} of {turns}"
-                    self._listener.progress(f"{where}: {len(sessions)} side by side   [left {left_now:.0f} s]")
-                    for session in chance.sample(sessions, len(sessions)):
-                        session.take_turn(turn)
+                    where = f"round {repetitions[0].number + 1}, turn {steps}"
+                    self._listener.progress(f"{where}: {len(going)} side by side   [left {left_now:.0f} s]")
+                    going = [session for session in chance.sample(going, len(going)) if session.step()]
             except BaseException:
                 for session in sessions:  # a run that goes on takes the turns that are left of it
                     session.abandon()
@@ -386,7 +381,7 @@ class StudyRun:
         self._testbed.reconnect()
         self._testers.close()
 
-    def _session(self, repetition: Repetition, testbed: Testbed | None = None) -> PointSession:
+    def _session(self, repetition: Repetition, testbed: Testbed | None = None, *, beside: bool = False) -> PointSession:
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
         return PointSession(
             SessionContext(
@@ -400,6 +395,7 @@ class StudyRun:
                 earlier=tuple(self._taken),
                 emit=self._emit,
                 progress=self._listener.progress,
+                beside=beside,
             )
         )
 

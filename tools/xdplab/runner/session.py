@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from greenlet import getcurrent, greenlet
+
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
 from xdplab.hosts.kernel import detach_xdp, link_names, wait_for_queues
@@ -37,7 +39,7 @@ from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import between, snapshot, taken_away
 from xdplab.runner.plan import Repetition
-from xdplab.runner.ports import dut_of, ports_of, tester_ports_of, watch_of
+from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.runner.proof import prove
 from xdplab.runner.refusals import refusal
 from xdplab.runner.settings import Settings
@@ -66,6 +68,8 @@ class SessionContext:
     earlier: Sequence[TrialRecord]
     emit: Callable[[TrialRecord], None]
     progress: Callable[[str], None]
+    #: It stands beside others, and is not alone awake.
+    beside: bool = False
 
 
 class PointSession:
@@ -120,6 +124,9 @@ class PointSession:
         self._asleep = False
         #: Of the trials, in a repetition whose points take turns.
         self._turn: int | None = None
+        self._beside = context.beside
+        #: Of `step`: what carries out the trials.
+        self._steps: greenlet | None = None
 
     @property
     def forwarder(self) -> Forwarder[Any]:
@@ -146,9 +153,7 @@ class PointSession:
         """
         try:
             self.begin(before)
-            for turn in range(self._method.turns) or (None,):
-                self._turn = turn
-                self.measure()
+            self.measure()
         finally:
             self.end()
 
@@ -161,25 +166,43 @@ class PointSession:
             self._setup_s = time.monotonic() - self._began
 
     def measure(self) -> None:
-        """All trials, or those of one turn; nothing where it has failed before."""
+        """All trials, those of each turn one after another; nothing where it has failed before."""
         if self._over:
             return
-        traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps)
+        traffic = self.point.traffic.on_line(self._testbed.spec.line_rate_bps).at(self.ceiling_pps)
         with self._failing(), self._own_time():
-            self._method.measure(self, traffic.at(self.ceiling_pps))
+            if not self._method.turns:
+                self._method.measure(self, traffic)
+            for turn in range(self._method.turns):
+                if turn:
+                    self._let_others()
+                self._turn = turn
+                self._method.measure(self, traffic)
 
-    def take_turn(self, number: int) -> None:
-        """Awake, one turn of the trials, asleep again."""
-        self._turn = number
+    def step(self) -> bool:
+        """Awake, one turn (of a method without turns: one trial), asleep again. Whether there are more."""
+        if self._steps is None:
+            self._steps = greenlet(self.measure)
         self.wake()
         try:
-            self.measure()
+            self._steps.switch()
         finally:
             self.sleep()
+        return not self._steps.dead
+
+    def _let_others(self) -> None:
+        """The end of a step; nothing where it is alone."""
+        if self._steps is None:
+            return
+        began_s = time.monotonic()
+        self._steps.parent.switch()
+        self._own_s -= time.monotonic() - began_s
 
     def abandon(self) -> None:
         """Put everything back at its end, and do not record that it is over."""
         self._over = self._raised = True
+        if self._steps and self._steps is not getcurrent():
+            self._steps.throw()
 
     def sleep(self) -> None:
         """Its processes are stopped while others measure: they poll nothing, and the kernel forwards what comes."""
@@ -293,6 +316,8 @@ class PointSession:
         """By the journal of a resumed run, or taken now."""
         record = self._earlier.pop(self._trials, None)
         if record is None:
+            if self._trials and not self._method.turns:
+                self._let_others()
             record = self._one_trial(spec, purpose, clause, take)
             self._emit(record)
         elif record.asked != spec:
@@ -379,9 +404,7 @@ class PointSession:
         timer = threading.Timer(spec.warmup_s + after_s, restart)
         timer.start()
         try:
-            context = self._context(trial)
-            watch = dataclasses.replace(context.watch, no_forwarder="it was restarted in the trial")
-            around = dataclasses.replace(context, still_well=lambda: None, watch=watch)
+            around = dataclasses.replace(self._context(trial), still_well=lambda: None)
             result = self._tester.run(around, spec.model_copy(update={"link_changes": True}))
         finally:
             timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
@@ -435,8 +458,7 @@ class PointSession:
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
             trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
-            watch=watch_of(self._forwarder, self._dut),
-            in_turns=self._turn is not None,
+            beside=self._beside,
         )
 
     def _clean_up(self) -> list[str]:

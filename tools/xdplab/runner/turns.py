@@ -16,6 +16,8 @@ MOST_BESIDE = 12
 
 def why_alone(plan: Plan, study: StudySpec, points: Sequence[Point], kind: str) -> str:
     """Why points cannot stand side by side on a testbed of that kind; empty where they can."""
+    if not plan.method.beside:
+        return f"method {plan.method.name} looks at the whole machine"
     if kind != "embedded":
         return "its ports are there once"
     if len(study.all_testers) > 1:
@@ -47,14 +49,14 @@ def in_groups(plan: Plan, order: Sequence[Repetition]) -> list[Repetition]:
 
 
 def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: str) -> str:
-    """For a dry run: `turns: 6 in each repetition, 8 points side by side`; empty without turns."""
-    if not plan.method.turns or not left:
-        return ""
+    """For a dry run: `8 points side by side, 6 turns in each repetition`; empty of one point."""
     points = {each.point.id: each for each in left}
-    text = f"turns: {plan.method.turns} in each repetition, "
+    turns = f", {plan.method.turns} turns in each repetition" if plan.method.turns else ""
+    if len(points) < 2:
+        return ""
     if alone := why_alone(plan, study, [each.point for each in points.values()], kind):
-        return f"{text}of each point by itself: {alone}"
+        return f"points one after another: {alone}{turns}"
     sizes = Counter(group_of(plan, each)[1] for each in points.values())
     if len(sizes) == 1:
-        return f"{text}{number_of(len(points), 'point')} side by side"
-    return f"{text}points that are compared side by side: {len(sizes)} groups of up to {max(sizes.values())}"
+        return f"{number_of(len(points), 'point')} side by side{turns}"
+    return f"points that are compared side by side: {len(sizes)} groups of up to {max(sizes.values())}{turns}"

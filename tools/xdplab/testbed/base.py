@@ -129,6 +129,12 @@ class Testbed(Protocol):
     def clock(self) -> tuple[bool, str]:
         """Whether the tester's ports share one clock, so that a one-way latency means something, and why."""
 
+    def beside(self, number: int) -> "Testbed":
+        """Place `number` for a forwarder that stands next to others, from 0 on, which is this testbed itself.
+
+        Only where the testbed is built of namespaces are there several (`runner.turns.why_alone`).
+        """
+
     def folder_on(self, host: Host) -> FilePath:
         """Where a run keeps sockets, databases and logs on one of the hosts; gone with the run."""
 

@@ -23,6 +23,10 @@ class FakeTestbed(OneMachine):
             for index, role in enumerate(("a0", "b0", "b1", "c0", "d0", "d1"))
         }
 
+    def beside(self, number: int) -> "FakeTestbed":
+        """The only place."""
+        return self
+
     def clear_away(self) -> list[str]:
         """Nothing."""
         return []

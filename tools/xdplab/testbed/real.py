@@ -110,6 +110,10 @@ class HostsTestbed:
             return True, f"A ({here.name}) and C ({there.name}) are network namespaces of one kernel"
         return False, f"A ({here.name}) and C ({there.name}) have clocks of their own"
 
+    def beside(self, number: int) -> "HostsTestbed":
+        """The only place."""
+        return self
+
     def folder_on(self, host: Host) -> FilePath:
         """The host's own."""
         assert isinstance(host, SshHost)

@@ -28,20 +28,6 @@ OWN_CARDS = RxChoice("cards of its own", "the tester has the cards of A and C wi
 
 
 @dataclass(frozen=True)
-class Watch:
-    """What of the path the tester's machine can watch next to what it runs itself, for telling when it was away."""
-
-    #: CPUs of the path.
-    cpus: tuple[int, ...] = ()
-    #: Threads of it: the forwarder's, and NAPI's.
-    threads: tuple[int, ...] = ()
-    #: Processes that these belong to.
-    processes: tuple[int, ...] = ()
-    #: Why the forwarder cannot be watched.
-    no_forwarder: str | None = None
-
-
-@dataclass(frozen=True)
 class TesterContext:
     """Where a trial runs. `forwarder` is None on the direct link.
 
@@ -59,9 +45,8 @@ class TesterContext:
     still_well: Callable[[], str | None] = lambda: None
     #: Which trial of the run this is; a simulated tester draws its chance from it, so that a resumed run repeats it.
     trial_key: str = ""
-    watch: Watch = field(default_factory=Watch)
-    #: The next trial is on another path, and this one's slices of time are not asked for.
-    in_turns: bool = False
+    #: Trials on other paths come in between.
+    beside: bool = False
 
 
 T = TypeVar("T")

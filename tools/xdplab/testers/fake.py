@@ -8,12 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
-from xdplab.model import LatencySummary, PointFailed, StreamResult, StreamSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import LatencySummary, PointFailed, StreamResult, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.histogram import histogram_of
 from xdplab.testbed import TesterPorts
 from xdplab.testers.base import Tester, TesterContext
-from xdplab.testers.fluid import Fluid, Sender, flow, stalls
-from xdplab.testers.sliced import SlicedTrial
+from xdplab.testers.fluid import Fluid, Sender, flow
 
 _SAMPLES = 4000
 _WIRE = Box(capacity_pps=1e9, base_latency_us=0.3, jitter_ratio=0.0, latency_jitter_ratio=0.05)
@@ -61,10 +60,9 @@ class FakeTester(Tester):
         if box.knee_ratio:
             load = sum(fluid.sent) / elapsed_s / capacity
             share *= 1 - KNEE_LOSS * min(1.0, math.exp((load - 1) / box.knee_ratio))
-        sliced = SlicedTrial(trial, stalls(trial.duration_s, sender), box.sender_stall_slows)
         frames = box.stall_frames if stalled else 0
         streams = tuple(
-            _stream(trial, index, fluid, share, 0 if index else frames, box, rng, changed, sliced)
+            _stream(trial, index, fluid, share, 0 if index else frames, box, rng, changed)
             for index in range(len(trial.streams))
         )
         if forwarder is not None:
@@ -75,7 +73,6 @@ class FakeTester(Tester):
             elapsed_s=elapsed_s,
             streams=streams,
             stalled_ns=round(box.sender_stall_ratio * elapsed_s * 1e9),
-            slices=sliced.slices(),
         )
 
 
@@ -88,7 +85,6 @@ def _stream(
     box: Box,
     rng: np.random.Generator,
     changed: bool,
-    sliced: SlicedTrial,
 ) -> StreamResult:
     """Of what came through the buffer, `share` leaves it, and `stall_frames` less, and what a change blocks."""
     stream = trial.streams[index]
@@ -118,18 +114,15 @@ def _stream(
         lost=sent - received,
         achieved_pps=sent / sending_s,
         rx_pps=received / sending_s,
-        latency=_latency(stream, sent, received, full, box, rng, sliced) if stream.kind == "latency" else None,
+        latency=_latency(received, full, box, rng) if stream.kind == "latency" else None,
         on_schedule=sent,
         longest_gap_ns=round((blocked + 1) * 1e9 * sending_s / sent) if changed and sent else None,
     )
 
 
-def _latency(
-    stream: StreamSpec, sent: int, received: int, full: bool, box: Box, rng: np.random.Generator, sliced: SlicedTrial
-) -> LatencySummary | None:
+def _latency(received: int, full: bool, box: Box, rng: np.random.Generator) -> LatencySummary | None:
     """Lognormal around the base, longer when the box is full; each sample stands for an equal share of the frames."""
     if not received:
-        sliced.add(stream, sent, np.zeros(0, np.int64), np.zeros(0, np.int64))
         return None
     base = box.base_latency_us * 1000 * (50 if full else 1)
     run_effect = rng.normal(0.0, box.latency_jitter_ratio)
@@ -137,7 +130,6 @@ def _latency(
     values, counts = np.unique(np.clip(samples, 1, 10e9).astype(np.int64), return_counts=True)
     counts *= received // len(samples)
     counts[0] += received - counts.sum()
-    values, counts = sliced.add(stream, sent, values, counts)
     histogram = histogram_of()
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
         histogram.record_value(value, count)
@@ -150,8 +142,8 @@ def _latency(
     )
 
 
-#: What a change does to it is no part of its chance, and what a stall does to the frames around it neither.
-_OF_CHANGES = {"sender_stall_slows", *(name for name in Box.model_fields if name.startswith("change_"))}
+#: What a change does to it is no part of its chance.
+_OF_CHANGES = {name for name in Box.model_fields if name.startswith("change_")}
 
 
 def _seed(box: Box, trial: str) -> int:

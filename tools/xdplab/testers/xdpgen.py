@@ -17,8 +17,6 @@ from xdplab.hosts.waiting import how_it_ended, said_something
 from xdplab.model import (
     Model,
     PointFailed,
-    SliceClock,
-    Slices,
     StreamResult,
     TestbedSpec,
     TrafficSpec,
@@ -26,9 +24,8 @@ from xdplab.model import (
     TrialSpec,
 )
 from xdplab.model.flow_figures import MAX_FLOWS
-from xdplab.model.slices import slices_of
 from xdplab.testbed import Port, Testbed, TesterPorts
-from xdplab.testers.base import RxChoice, Tester, TesterContext, Watch, while_well
+from xdplab.testers.base import RxChoice, Tester, TesterContext, while_well
 from xdplab.testers.senders import Part, merge_parts, parts_of
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import program_digest
@@ -46,8 +43,6 @@ class XdpgenOptions(Model):
     flow_figures: bool = False
     #: CPUs that send for each port, of those that the testbed file has (`senders`); None: all.
     senders: int | None = Field(default=None, ge=1, le=8)
-    #: Keep latencies by slices of time as well, and watch the CPUs and threads of the path.
-    slices: bool = True
 
 
 class Xdpgen(Tester):
@@ -105,15 +100,13 @@ class Xdpgen(Tester):
             each |= {"tx_cpu": part.cpu} if part.cpu != context.layout.tester_tx else {}
             each |= {"first_flow": part.first_flow} if part.first_flow else {}
         given = {"streams": streams, "sender": self.sender, "flow_figures": self.options.flow_figures}
-        slices = self.options.slices and not context.in_turns and _has_latencies(trial)
-        given |= {"slices": _watched(context)} if slices else {}
         asked = {**_configuration(context, divided), **given}
         place = (context.host, context.workdir)
         if any(each.place != place for each in self._sessions.values()):
             self.close()
         # one for each path: with other ports a process loads all of its programs again
         ports = context.ports
-        ends = tuple(f"{each.netns} {each.ifname}" for each in (ports.first, ports.last)) if context.in_turns else ()
+        ends = tuple(f"{each.netns} {each.ifname}" for each in (ports.first, ports.last)) if context.beside else ()
         try:
             if ends not in self._sessions:
                 self._sessions[ends] = _Session(context)
@@ -122,7 +115,7 @@ class Xdpgen(Tester):
             self._at_ports = report["sender"] != "live" or context.ports.far
             if session.ends_with_thread:
                 self.close()
-            return _result(report, trial, parts, context.watch)
+            return _result(report, trial, parts)
         except BaseException:
             self.close()  # whatever it does now, it is not for the next trial
             raise
@@ -230,24 +223,6 @@ def _configuration(context: TesterContext, trial: TrialSpec) -> dict[str, Any]:
     }
 
 
-def _has_latencies(trial: TrialSpec) -> bool:
-    return any(stream.kind == "latency" and not stream.new_flows for stream in trial.streams)
-
-
-def _watched(context: TesterContext) -> dict[str, Any]:
-    """Beside the senders' CPUs and threads, which it knows itself."""
-    watch, rx = context.watch, context.layout.tester_rx
-    cpus = sorted({*watch.cpus, *(() if rx is None else (rx,))})
-    return {"cpus": cpus, "threads": list(watch.threads), "processes": list(watch.processes)}
-
-
-def _slices(report: dict[str, Any] | None, watch: Watch) -> Slices | None:
-    if report is None:
-        return None
-    unwatched = [SliceClock(clock="forwarder", unwatched=watch.no_forwarder)] if watch.no_forwarder else []
-    return slices_of(report, unwatched)
-
-
 def _sum(threads: Sequence[dict[str, Any]], key: str) -> int | None:
     """Over the senders; None where one does not tell."""
     known = [thread[key] for thread in threads if thread.get(key) is not None]
@@ -265,7 +240,7 @@ def _port(port: Port, context: TesterContext, *, reflect: bool) -> dict[str, Any
     }
 
 
-def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], watch: Watch) -> TrialResult:
+def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part]) -> TrialResult:
     found: list[list[StreamResult]] = [[] for _ in trial.streams]
     for item in report["streams"]:
         part = parts[item["id"]]
@@ -297,7 +272,6 @@ def _result(report: dict[str, Any], trial: TrialSpec, parts: Sequence[Part], wat
         sending_stalled_ns=_sum(threads, "sending_stalled_ns") or 0,
         handovers=_sum(threads, "handovers"),
         link_changes=sum(port["link_changes"] for port in report["ports"]),
-        slices=_slices(report.get("slices"), watch),
         # `started_ns` is of CLOCK_MONOTONIC there
         detail={name: report[name] for name in _DETAIL if name in report},
     )

@@ -28,7 +28,7 @@ PLANTED: dict[str, dict[str, Any]] = {
     "quiet": {},
     "the slow ones are outliers": {"outliers_above_us": 200.0},
     "the slow ones are noisy": {"slow_noise": 0.6},
-    "busy machine": {"noise": 2.0, "disturbed": 1.0},
+    "busy machine": {"noise": 2.0},
 }
 
 

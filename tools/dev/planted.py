@@ -19,7 +19,7 @@ _CONFIGURATION, _REPETITION, _SAMPLE = 0.02, 0.03, 0.2
 
 def planted(
     seed: int, *, outliers_above_us: float | None = None, slow_noise: float = 0.0, noise: float = 0.0,
-    disturbed: float = 0.0, repetitions: int = 3, effects: Mapping[str, float] = EFFECTS,
+    repetitions: int = 3, effects: Mapping[str, float] = EFFECTS,
 ) -> tuple[RunRecord, list[TrialRecord]]:  # fmt: skip
     """A run over all 32 combinations.
 
@@ -28,7 +28,6 @@ def planted(
         outliers_above_us: the study's outlier rule; the default configuration lies above 200.
         slow_noise: more noise between the repetitions of what the dominating setting makes slow.
         noise: more noise between all repetitions, as a standard deviation of the logarithm.
-        disturbed: share of the repetitions that are marked as disturbed.
         repetitions: of each configuration.
         effects: as `EFFECTS`.
     """
@@ -44,9 +43,8 @@ def planted(
         spread = np.hypot(_REPETITION, np.hypot(noise, 0.0 if levels[DOMINATING] else slow_noise))
         for repetition in range(repetitions):
             median_us = float(np.exp(own + spread * rng.normal()))
-            status = "disturbed" if rng.random() < disturbed else "ok"
             values_us = lognormal(rng, median_us, _SAMPLE * median_us, 100)
-            trials.append(a_trial(point, repetition, values_us).model_copy(update={"status": status}))
+            trials.append(a_trial(point, repetition, values_us))
     sweep = {} if outliers_above_us is None else {"outliers_above_us": outliers_above_us}
     title = "One dominating setting, one middle, three idle"
     return a_run(f"planted-{seed}", title, names, points, repetitions, sweep), trials

@@ -124,19 +124,15 @@ SHAPES: Mapping[str, Noise] = {
 
 
 def planted_table(
-    rng: Generator, design: Design, repetitions: int, noise: Noise, ratio: float = 1.0, disturbed: float = 0.0
+    rng: Generator, design: Design, repetitions: int, noise: Noise, ratio: float = 1.0
 ) -> Table:
-    """A table of settings `s0`, `s1`, ... whose default is level 0; that of `s0` is so many times slower.
-
-    `disturbed`: share of the repetitions that are marked, whatever their latencies.
-    """
+    """A table of settings `s0`, `s1`, ... whose default is level 0; that of `s0` is so many times slower."""
     logs = noise(rng, len(design.rows), repetitions) + math.log(_US)
     logs += math.log(ratio) * (design.rows[:, :1] == 0)
     names = [f"s{number}" for number in range(len(design.sizes))]
     factors = [
         Factor(name=n, levels=tuple(range(size)), default=0) for n, size in zip(names, design.sizes, strict=True)
     ]
-    marked = rng.random(logs.shape) < disturbed
     rows = [
         Configuration(
             point_id=str(number),
@@ -146,7 +142,7 @@ def planted_table(
             by_repetition={at: _statistics(float(np.exp(value))) for at, value in enumerate(values)},
             loss_ratio=0.0,
         )
-        for number, (levels, values, hit) in enumerate(zip(design.rows, logs, marked, strict=True))
+        for number, (levels, values) in enumerate(zip(design.rows, logs, strict=True))
     ]
     return Table("planted", "one-way", 1e6, tuple(factors), tuple(rows))
 

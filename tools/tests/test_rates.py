@@ -73,7 +73,8 @@ def test_a_share_is_of_one_tester() -> None:
 def test_a_method_is_not_refused_for_a_rate_that_it_never_asks_for(results: Path, slow: None) -> None:
     """Of RFC 2544's throughput the study gives no rate: its default, 100 kpps, was refused to a tester of 91."""
     clause = {"name": "throughput", "preset": "quick", "budget_s": 3}
-    _, outcome = app.run_study(app.prepare(studies.study(traffic={}, method=clause, repetitions=1)), Listener(), results)
+    prepared = app.prepare(studies.study(traffic={}, method=clause, repetitions=1))
+    _, outcome = app.run_study(prepared, Listener(), results)
     assert outcome.error is None
     with pytest.raises(InputError, match=r"100000 pps asked for.*top rate.*is 9.* pps .*traffic.probe_pps=80%"):
         app.run_study(app.prepare(studies.study(traffic={}, repetitions=1)), Listener(), results)
@@ -107,14 +108,15 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_calibrating_tells_how_far_it_is(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
     class Lines(Listener):
         def progress(self, text: str) -> None:
-            self.notes.append(text)
+            said.append(text)
 
     monkeypatch.setattr(FakeTester, "loses_by_itself", True)
-    reported = Lines()
-    app.run_study(app.prepare(studies.study(repetitions=1)), reported, results)
-    steps = [line for line in reported.notes if line.startswith("calibrating fake: ")]
+    app.run_study(app.prepare(studies.study(repetitions=1)), Lines(), results)
+    steps = [line for line in said if line.startswith("calibrating fake: ")]
     assert steps[:3] == [f"calibrating fake: trial {n} of 3, paced and at its top rate" for n in (1, 2, 3)]
     assert steps[3].endswith("kpps without loss? (step 1 of at most 6)")
 

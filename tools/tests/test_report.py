@@ -159,7 +159,7 @@ def test_each_trial_is_in_the_table_and_in_its_time() -> None:
     assert latency.series[0].y[-1] == pytest.approx(9000, rel=0.01)
     assert [len(each.x) for each in steps.series] == [3]
     assert lost.series[0].y == [0, 1, 2]
-    html, found = page(run, records)
+    _, found = page(run, records)
     assert len([text for text in found.text if text == "measure"]) == 6
     assert len([text for text in found.text if text == "search"]) == 3
 

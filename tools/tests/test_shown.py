@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lab.claims import disturbed, searched, with_repetitions
+from lab.claims import searched, with_repetitions
 from lab.reading import a_run, render
 from lab.records import encoded, point, run_record, trial
 from robot.api import SkipExecution
@@ -22,7 +22,6 @@ from xdplab.measure import LimitedBy, Measured, figure, make_method
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.point import PointSummary
 from xdplab.methods.stages.figures import stage_rows
-from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec
 from xdplab.model.published import published_figure
 from xdplab.report.bars import rate_chart
@@ -92,16 +91,18 @@ def test_robot_says_no_ratio_that_may_not_be_said(reported: list[str]) -> None:
     alike = {"knobs": points[0].knobs, "levels": points[0].levels, "setting": points[0].setting}
     both = []
     for name, one in zip(names, points, strict=False):
-        both.append(disturbed(one, None).model_copy(update={"forwarder": name, **alike}))
+        values = [each.value("ndr_pps") for each in one.by_repetition]
+        both.append(searched(one, values, doubt="it wavered").model_copy(update={"forwarder": name, **alike}))
     run = folder.load()
     (row,) = reproduction(document, wanted, run, both).rows
     assert row.mpps == {}
-    assert all("disturbed" in why for why in row.missing.values())
+    assert row.missing
+    assert all("it wavered" in why for why in row.missing.values())
     suite = library.XdplabLibrary()
     suite.read = a_run(run, both)
-    with pytest.raises(SkipExecution, match=r"\(2\.07\): 0 clean of 3 paired repetitions"):
+    with pytest.raises(SkipExecution, match=r"\(2\.07\): .*: it wavered"):
         suite.published_figure_stands_beside_ours("xsknf-measurements/pass-through")
-    assert any("(2.07): 0 clean" in line for line in reported)
+    assert any("(2.07): " in line and "it wavered" in line for line in reported)
     assert not any(re.search(r"\d \([\d.]+ to [\d.]+\)", line) for line in reported)
 
 
@@ -123,7 +124,7 @@ def test_robot_passes_nothing_that_has_no_figure(reported: list[str]) -> None:
 
 
 def limited(one: PointSummary, by: LimitedBy, at_most: float | None = None, **given: Any) -> PointSummary:
-    """The point with another limit of its NDR, the machine quiet."""
+    """The point with another limit of its NDR."""
     values = [given.get("ndr_pps", each.value("ndr_pps")) for each in one.by_repetition]
     return searched(one, values, by, **({} if at_most is None else {"high": at_most}))
 
@@ -149,9 +150,8 @@ def test_csv_and_json_keep_that_a_rate_is_a_bound() -> None:
     rows = list(csv.DictReader(csv_text(method, points).splitlines()))
     assert [row["ndr_pps_bound"] for row in rows] == ["at least", "below", "within", "not known", "exact", ""]
     assert [row["ndr_pps_below"] for row in rows] == ["", "2000.0", "1500000.0", "", "", ""]
-    assert rows[0]["clean"] == str(points[0].clean)
-    (row,) = rows_of(method, [disturbed(points[0])])
-    assert row["doubts"].startswith("the machine disturbed each of 3 repetitions")
+    (row,) = rows_of(method, [limited(points[4], "forwarder").model_copy(update={"failed": 1, "reason": "it died"})])
+    assert "failed in 1 of 3 repetitions: it died" in row["doubts"]
     assert rows_of(method, points)[4]["doubts"] == ""
 
 
@@ -180,18 +180,19 @@ def test_a_row_has_what_the_table_says() -> None:
         for each in one.by_repetition
     ]
     length = figure_column(mpps).of(one)
-    for drawn in (one, with_repetitions(one, took_all)):
+    exact, bound = ("median", ["x"]), ("a bound", [f"x (at least {length:.4g})"])
+    for drawn, shown in ((one, exact), (with_repetitions(one, took_all), bound)):
         chart = rate_chart([drawn], mpps, {drawn.point_id: "x"})
         (series,) = chart.series
         assert series.x == [pytest.approx(length)]
-        assert (series.name, chart.y.names) == ("a bound", [f"x (at least {length:.4g})"])
+        assert (series.name, chart.y.names) == shown
 
 
 @pytest.mark.parametrize("name", ["micro", "stages", "functions"])
 def test_frames_that_are_not_to_come_back_are_not_lost(name: str) -> None:
     found = [one for one in stored(name)[1] if one.repetitions]
     dropped = [one for one in found if name == "stages" or {"rxdrop", "dropped"} & set(one.levels.values())]
-    assert {(one.loss_ratio, one.loss_ratio_all) for one in dropped} == {(None, None)}
+    assert {one.loss_ratio for one in dropped} == {None}
     assert all(one.loss_ratio is not None for one in found if one.levels.get("workload") == "l2fwd")
     assert all((one.quantity == "wire to application") is (name == "stages") for one in found)
 

@@ -178,7 +178,8 @@ def test_runs_apart_are_compared_by_the_scatter_of_both() -> None:
     found = apart_interval(above, below, resolution=0.0)
     assert found is not None
     assert found.ratio == pytest.approx(2)
-    assert math.log(bounds(found)[1] / 2) == pytest.approx(9.925 * math.sqrt(2) * math.log(1.1) / math.sqrt(3), rel=1e-3)
+    half = 9.925 * math.sqrt(2) * math.log(1.1) / math.sqrt(3)
+    assert math.log(bounds(found)[1] / 2) == pytest.approx(half, rel=1e-3)
     steady = apart_interval([2.0] * 3, [1.0] * 5, resolution=0.5)
     assert steady is not None
     assert (steady.rounds, *bounds(steady)) == pytest.approx((3, 2 / 1.5, 3))

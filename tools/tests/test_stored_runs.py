@@ -143,9 +143,9 @@ def test_a_stored_run_is_shown_traced_compared_and_drawn_again(
     [
         ("rfc2544", ("throughput",), "NDR 1,240 kpps (99 %: 1,200 to 1,280) (limited by forwarder)"),
         ("rfc2544", ("no-such-clause",), "skipped: no-such-clause: the study's reference was not measured with it"),
-        ("tracing", ("perf",), "too disturbed to say"),
+        ("tracing", ("perf",), "at p50: undecided"),
         ("tracing", ("in-band", "below its goal"), "skipped: in-band, below its goal: undecided whether its cost"),
-        ("functions", ("firewall", "xdp"), "firewall, xdp: disturbed: sender stalled"),
+        ("functions", ("firewall", "xdp"), "firewall, xdp"),
         ("functions", ("macswap", "xdp"), "skipped: macswap, xdp is not part of this study"),
         ("changes", ("rules",), "installed/s "),
         ("changes", ("port-added",), "skipped: port-added is not part of this study"),

@@ -37,7 +37,6 @@ def configuration(
         levels=dict(levels),
         statistics=statistics(mean_us),
         by_repetition={n: statistics(each) for n, each in enumerate(repetitions or (mean_us,))},
-        disturbed=(),
         loss_ratio=loss_ratio,
         sent=1_000_000,
     )
@@ -305,7 +304,7 @@ def test_the_size_of_what_matters_is_of_levels_that_differ() -> None:
         LevelEffect(level="c", mean_us=20.0, configurations=1, ratio=2.0),
     )
     given = {"factor": "x", "default": "a", "main_share": 0.5, "interaction_share": 0.0, "p": 0.001, "matters": True,
-             "visible": None, "disturbed": 0, "repetitions": 9}  # fmt: skip
+             "visible": None}  # fmt: skip
     found = Importance(**given, strongest_interaction="", levels=levels)
     assert found.why == "up to 30 % between its levels"
     together = Importance(**given, strongest_interaction="x × y", levels=(levels[0], levels[2]))
@@ -334,7 +333,8 @@ def test_the_sentence_has_the_latencies_of_the_pairs_that_confirm_it() -> None:
         for a, idle, mean_us in ((0, 0, 20.0), (1, 0, 10.0), (0, 1, 20.0), (1, 1, 10.0), (0, 2, 1.0), (1, 3, 9.0))
     ]
     slow = repeated({"a": 0, "idle": 4}, 500.0)  # in the half that chooses alone
-    rows.append(slow.model_copy(update={"disturbed": (1, 3)}))
+    kept = {number: found for number, found in slow.by_repetition.items() if number not in (1, 3)}
+    rows.append(slow.model_copy(update={"by_repetition": kept}))
     found = advise(table(rows), ["a"], {})
     (change,) = found.changes
     assert (found.default_us, found.reached_us, change.value_us) == pytest.approx((20.3, 10.15, 10.15), rel=0.01)
@@ -365,8 +365,8 @@ def test_a_ring_that_loses_frames_is_neither_best_nor_advised() -> None:
 @pytest.mark.parametrize(
     ("repetitions", "why"),
     [
-        ((1,), "0 of the 3 undisturbed pairs of repetitions that it takes: ask for 6 repetitions"),
-        ((1, 1), "1 of the 3 undisturbed pairs of repetitions that it takes: ask for 6 repetitions"),
+        ((1,), "0 of the 3 pairs of repetitions that it takes: ask for 6 repetitions"),
+        ((1, 1), "1 of the 3 pairs of repetitions that it takes: ask for 6 repetitions"),
         ((1, 100, 1, 100), "a=1 was faster in one half of the repetitions, which the other half does not confirm"),
     ],
 )

@@ -123,9 +123,7 @@ SHAPES: Mapping[str, Noise] = {
 }
 
 
-def planted_table(
-    rng: Generator, design: Design, repetitions: int, noise: Noise, ratio: float = 1.0
-) -> Table:
+def planted_table(rng: Generator, design: Design, repetitions: int, noise: Noise, ratio: float = 1.0) -> Table:
     """A table of settings `s0`, `s1`, ... whose default is level 0; that of `s0` is so many times slower."""
     logs = noise(rng, len(design.rows), repetitions) + math.log(_US)
     logs += math.log(ratio) * (design.rows[:, :1] == 0)

@@ -23,7 +23,7 @@ def measured(results: Path, forwarder: str, *kinds: str, pipeline: str = "route:
     """Change -> its summary, of one repetition."""
     study = studies.study(
         testbed="embedded", tester="quick", forwarders=forwarder, answer=None, pipeline=pipeline, repetitions=1,
-        traffic={"probe_pps": 2000}, disturbance={"max_repeats": 0},
+        traffic={"probe_pps": 2000},
         method={"name": "changes", "kinds": kinds, "rules": 200, **method},
     )  # fmt: skip
     found: dict[str, Any] = {}

@@ -97,7 +97,6 @@ def test_a_repetition_starts_its_forwarder_and_little_else_and_sleeps_for_no_fix
     method = {"name": "latency", "duration_s": 0.1, "light_pps": 1000, "light_duration_s": 0.1, "warmup_s": 0.05}
     study = studies.study(
         testbed="embedded", tester="quick", forwarders=list(PROGRAMS), method=method, repetitions=2,
-        disturbance={"max_repeats": 0},
     )  # fmt: skip
     with ConsoleListener() as listener:
         folder, outcome = app.run_study(app.prepare(study), listener, results)

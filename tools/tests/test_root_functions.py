@@ -13,14 +13,12 @@ from xdplab.results import RunFolder
 
 pytestmark = pytest.mark.root
 
-ANY_MACHINE = {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000}
-
 
 def study(lab: Lab, traffic: list[str], matrix: dict[str, Any], **more: Any) -> Path:
     path = lab.folder / "functions.yaml"
     method = {"name": "functions", "traffic": traffic, "duration_s": 0.2, "warmup_s": 0.05, **matrix}
     given = {
-        "schema": 1, "name": "functions", "testbed": str(lab.testbed), "repetitions": 1, "disturbance": ANY_MACHINE,
+        "schema": 1, "name": "functions", "testbed": str(lab.testbed), "repetitions": 1,
         "method": method,
     }  # fmt: skip
     path.write_text(yaml.safe_dump(given | more), encoding="utf-8")

@@ -23,15 +23,13 @@ from xdplab.results import RunFolder
 
 pytestmark = pytest.mark.root
 
-ANY_MACHINE = {"max_stalled_share": 1000, "max_steal_share": 1000, "max_run_delay_share": 1000}
-
 
 def study(lab: Lab, forwarders: list[dict[str, Any]], method: dict[str, Any], **more: Any) -> Path:
     path = lab.folder / "micro.yaml"
     timed = {"duration_s": 0.4, **({"warmup_s": 0.05} if method["name"] == "micro" else {})}
     given = {
         "schema": 1, "name": "micro", "testbed": str(lab.testbed), "forwarders": forwarders, "repetitions": 1,
-        "method": {**timed, **method}, "disturbance": ANY_MACHINE,
+        "method": {**timed, **method},
     }  # fmt: skip
     path.write_text(yaml.safe_dump(given | more), encoding="utf-8")
     return path

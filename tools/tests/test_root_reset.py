@@ -35,7 +35,6 @@ def test_a_reset_is_the_gap_less_what_the_suite_waits(results: Path, monkeypatch
     monkeypatch.setattr(XdpForwarder, "start", slow)
     study = studies.study(
         testbed="embedded", tester="quick", forwarders="xdp", method={"name": "reset", "drain_s": 0.5}, repetitions=2,
-        disturbance={"max_repeats": 0},
     )  # fmt: skip
     with ConsoleListener() as listener:
         folder, outcome = app.run_study(app.prepare(study), listener, results)

@@ -22,7 +22,8 @@ from xdplab.measure import LimitedBy, Measured, figure, make_method
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.point import PointSummary
 from xdplab.methods.stages.figures import stage_rows
-from xdplab.model import TestbedSpec
+from xdplab.methods.tracing.figures import tracing_answer, tracing_part
+from xdplab.model import TestbedSpec, TrialRecord
 from xdplab.model.published import published_figure
 from xdplab.report.bars import rate_chart
 from xdplab.report.chart import distribution_chart, repetition_chart
@@ -73,6 +74,35 @@ def test_a_stage_has_a_p99_where_ten_frames_lie_above_it() -> None:
 
     assert of(HUNDRED) is None
     assert of(HUNDRED * 12) is not None
+
+
+def lossy(one: TrialRecord) -> TrialRecord:
+    """The same, a tenth of its frames lost."""
+    if one.result is None:
+        return one
+    streams = [each.model_copy(update={"received": round(0.9 * each.sent)}) for each in one.result.streams]
+    streams = [each.model_copy(update={"lost": each.sent - each.received}) for each in streams]
+    return one.model_copy(update={"result": one.result.model_copy(update={"streams": tuple(streams)})})
+
+
+def test_what_tracing_costs_is_not_said_of_lost_frames() -> None:
+    folder, _ = stored("tracing")
+    run, trials = folder.load(), [lossy(each) for each in folder.trials()]
+    points = summarise(run, trials)
+    sentence = tracing_answer(points, 10).text()
+    assert "of the frames were lost" in sentence
+    page = seen(render(run, trials))
+    for text in (sentence, page, *tracing_part(points, "bpf").lines):
+        assert not re.search(r"\d \([\d.,-]+ to [\d.,]+\), undecided", text)
+    assert page.count("undecided") >= 3  # of the cost at p50, next to the published one
+
+
+def test_what_probes_cost_is_not_said_of_two_rounds() -> None:
+    folder, _ = stored("breakdown")
+    run, trials = folder.load(), folder.trials()
+    few = [each for each in trials if each.result is None or each.trial < 4]
+    assert "undecided" not in seen(render(run, trials))
+    assert "undecided" in seen(render(run, few))
 
 
 @pytest.fixture

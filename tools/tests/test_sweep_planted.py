@@ -171,7 +171,5 @@ def test_the_keyword_skips_what_cannot_be_said_and_fails_what_has_no_effect() ->
     with pytest.raises(SkipExecution, match="does not vary in this run"):
         library.setting_matters("nothing")
     library.read = a_run(run, sweeps=[analysed(0, noise=2.0)])
-    with pytest.raises(
-        SkipExecution, match=f"{MIDDLE}: too little to tell: no effect above"
-    ):
+    with pytest.raises(SkipExecution, match=f"{MIDDLE}: too little to tell: no effect above"):
         library.setting_matters(MIDDLE)

@@ -94,7 +94,7 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     report.unlink()
     assert lab.xdplab("report").out.strip() == str(report.resolve())
     assert report.is_file()
-    assert "of the 3 repetitions that an interval needs" in lab.xdplab("compare", "latest", "latest").out
+    assert "of the 3 rounds that an interval needs" in lab.xdplab("compare", "latest", "latest").out
     lab.assert_nothing_left()
 
 

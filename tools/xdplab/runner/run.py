@@ -339,12 +339,13 @@ class StudyRun:
                     stack.callback(session.end)
                     session.begin()
                     session.sleep()
-                going, steps = sessions, 0
+                going, turn = sessions, 0
                 while going:
-                    steps += 1
-                    left_now = max(left_s - (time.monotonic() - began), 0.0)
-                    where = f"round {repetitions[0].number + 1}, turn {steps}"
-                    self._listener.progress(f"{where}: {len(going)} side by side   [left {left_now:.0f} s]")
+                    turn += 1
+                    if turns := self._plan.method.turns:
+                        left_now = max(left_s - (time.monotonic() - began), 0.0)
+                        where = f"round {repetitions[0].number + 1}, turn {turn} of {turns}"
+                        self._listener.progress(f"{where}: {len(going)} side by side   [left {left_now:.0f} s]")
                     going = [session for session in chance.sample(going, len(going)) if session.step()]
             except BaseException:
                 for session in sessions:  # a run that goes on takes the turns that are left of it

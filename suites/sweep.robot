@@ -9,8 +9,8 @@ Documentation    Which settings matter: every combination of a study's settings 
 ...              [Cfg] suites/studies/understanding-delays-embedded.yaml: what can be set on veth pairs. Or another
 ...              STUDY: pings.yaml sweeps the sockets of two applications, where MATTERS is tester.wait.
 ...              [Ver] Every configuration that this machine has was measured, the others have a reason; where NAPI
-...              runs shows as what matters, which is known of veth and so tests the sweep itself. On a machine too
-...              disturbed to say, or with fewer than six configurations, that test is skipped with the sentence.
+...              runs shows as what matters, which is known of veth and so tests the sweep itself. Where that
+...              is too little to tell, or with fewer than six configurations, that test is skipped with the sentence.
 ...              [Ref] "Understanding Delays in AF_XDP-based Applications", Tables I and II, which stand in the report
 ...              next to ours (xdplab/model/published/understanding-delays-afxdp.yaml).
 ...

@@ -132,7 +132,7 @@ def test_the_records_of_each_method_are_linked_and_those_of_clauses_in_their_row
 def test_each_word_of_the_glossary_is_one_sentence_and_says_where_it_is_used() -> None:
     entries = re.findall(r"^\* \*\*(.+?)\*\*: (.+?)(?=^\* |\Z)", text_of("docs/glossary.md"), re.MULTILINE | re.DOTALL)
     names = [name for name, _ in entries]
-    asked = ("through", "hairpin", "reflect", "inline", "1C1T", "disturbed", "trial", "point", "repetition", "clean",
+    asked = ("through", "hairpin", "reflect", "inline", "1C1T", "trial", "point", "repetition", "turn",
              "budget", "interval", "ablation", "micro-benchmark", "co-located workload")  # fmt: skip
     assert [word for word in asked if not any(word in name.split(", ") for name in names)] == []
     assert names == sorted(names, key=str.lower)

@@ -4,7 +4,7 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -197,11 +197,13 @@ def run_study(
     resume: RunFolder | None = None,
     *,
     recalibrate: bool = False,
+    looks: Collection[int] = (),
     enough: Callable[[RunFolder, int, bool], bool] = lambda folder, rounds, failed: False,
 ) -> tuple[RunFolder, RunOutcome]:
     """Execute a prepared study into a new run folder (or go on with `resume`) and write its report.
 
-    `recalibrate`: the testers' calibrations of earlier runs are not used (`runner.calibrations`). `enough`: asked after
+    `recalibrate`: the testers' calibrations of earlier runs are not used (`runner.calibrations`). `looks`: rounds
+    after which the run ends if its answer is decided. `enough`: asked after
     each round with what has been measured, how many rounds that is, and whether one failed; True ends the run.
 
     Raises:
@@ -231,7 +233,7 @@ def run_study(
         earlier=folder.load() if resume else None,
         earlier_trials=folder.trials() if resume else (),
         recalibrate=recalibrate,
-        enough=lambda rounds, failed: enough(folder, rounds, failed),
+        enough=lambda rounds, failed: (rounds in looks and _decided(folder)) or enough(folder, rounds, failed),
     )
     try:
         outcome = StudyRun(job).execute()
@@ -245,6 +247,22 @@ def run_study(
         if outcome.error is None:  # else that error came first, and says what to do
             raise
     return folder, outcome
+
+
+#: When a run until it is decided is looked at, in rounds of its study. A look names a wrong winner with a chance of at
+#: most 1 - `CONFIDENCE`, so all of them do with 4 %.
+_LOOKS = (1, 2, 3, 4)
+
+
+def looks_of(study: StudySpec) -> list[int]:
+    """Rounds after which a run until its answer is decided is looked at; the last of them ends it."""
+    return [times * study.repetitions for times in _LOOKS]
+
+
+def _decided(folder: RunFolder) -> bool:
+    found = Run(folder.path, folder.load(), folder.trials()).answer
+    compared = [each for each in (found.comparison, found.at_rate) if each is not None]
+    return found.said and not any(each.more_rounds for each in compared)
 
 
 def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:

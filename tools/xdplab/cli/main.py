@@ -68,6 +68,9 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
     calibrate: Annotated[bool, typer.Option("--calibrate", help="use no earlier calibration of the tester")] = False,
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="up to four times as many rounds, until the answer is decided")
+    ] = False,
     allow_program: Annotated[
         list[str] | None, typer.Option("--allow-program", help="program that the study may name and start as root")
     ] = None,
@@ -107,13 +110,16 @@ def run(
         if forwarders is not None:
             changes["forwarders"] = chosen_forwarders(forwarders, load_yaml(path).get("forwarders") or ())
         spec = app.read_study(path, changes)
+    looks = app.looks_of(spec) if until_decided else ()
+    if looks:
+        spec = spec.model_copy(update={"repetitions": looks[-1]})
     prepared = app.prepare(spec, allow_program or ())
     if dry_run:
         done = completed(unfinished.trials() if unfinished else ())
         print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done, prepared.testbed.kind))
         return
     with ConsoleListener() as listener:
-        made, outcome = app.run_study(prepared, listener, folder, unfinished, recalibrate=calibrate)
+        made, outcome = app.run_study(prepared, listener, folder, unfinished, recalibrate=calibrate, looks=looks)
     read = Run.of(made, outcome)
     print(summary_table(read.method, read.points))
     print(read.answer.text())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine took away from a trial, and what its threads used."""
+"""What a machine took away from a trial (docs/architecture.md, rule 9), and what its threads used."""
 
 from xdplab.model.base import Model
 

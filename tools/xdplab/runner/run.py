@@ -11,7 +11,6 @@ down testers, testbed and locks, each even if another fails; `close` writes the 
 """
 
 import contextlib
-import itertools
 import random
 import time
 from collections import Counter
@@ -47,7 +46,7 @@ from xdplab.runner.refusals import refusals
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
-from xdplab.runner.turns import group_of, has_system_setting, in_groups, why_alone
+from xdplab.runner.turns import has_system_setting, in_groups, why_alone
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
@@ -111,8 +110,6 @@ class StudyRun:
         self._points = {point.id: point for point in job.plan.points}
         #: Rounds after which it was enough.
         self._rounds: int | None = None
-        #: Why points do not stand side by side; empty where they do.
-        self._not_beside = ""
         #: Whether a repetition has failed.
         self._failed = False
 
@@ -279,12 +276,9 @@ class StudyRun:
     def _carry_out(self, record: RunRecord) -> None:
         planned = [each for each in self._plan.order if each.point.id not in self._unsupported]
         order = self._to_do(planned)
-        points, kind = [each.point for each in planned], self._testbed.spec.kind
-        self._not_beside = why_alone(self._plan, self._study, points, kind)
-        if not self._not_beside:
-            order = in_groups(self._plan, order)
-        elif len(points) > 1:
-            self._listener.note(f"points are measured one after another: {self._not_beside}")
+        alone = why_alone(self._plan, self._study, self._testbed.spec.kind)
+        if alone and len(self._plan.points) > 1:
+            self._listener.note(f"points are measured one after another: {alone}")
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise NothingMeasurable(f"study {self._study.name}: nothing can be measured here: {reasons}")
@@ -292,33 +286,24 @@ class StudyRun:
         self._listener.begin(self._plan, len(order), left_s)
         began = time.monotonic()
         number = 0
-        while number < len(order):
+        groups = in_groups(self._plan, self._study, order, alone)
+        for at, group in enumerate(groups):
             if number:
                 left_s = (time.monotonic() - began) / number * (len(order) - number)
-            repetition = order[number]
-            together = self._side_by_side(order[number:])
-            if len(together) > 1:
-                self._take_turns(together, number, len(order), left_s)
-                number += len(together)
+            if len(group) > 1:
+                self._take_turns(group, number, len(order), left_s)
             else:
-                number += 1
-                self._listener.starting(repetition.point, repetition.number, number, len(order), left_s)
-                self._measure(repetition)
-            round_over = number == len(order) or order[number].number != repetition.number
-            if round_over and self._job.enough(repetition.number + 1, self._failed):
-                self._rounds = repetition.number + 1
+                self._listener.starting(group[0].point, group[0].number, number + 1, len(order), left_s)
+                self._measure(group[0])
+            number += len(group)
+            round_over = at + 1 == len(groups) or groups[at + 1][0].number != group[0].number
+            if round_over and self._job.enough(group[0].number + 1, self._failed):
+                self._rounds = group[0].number + 1
                 return
 
     def _to_do(self, repetitions: Iterable[Repetition]) -> list[Repetition]:
         """Those that an earlier part of the run has not completed."""
         return [each for each in repetitions if (each.point.id, each.number) not in self._done]
-
-    def _side_by_side(self, order: Sequence[Repetition]) -> list[Repetition]:
-        """The repetitions at the beginning of `order` whose points stand next to one another; the first, if none do."""
-        if self._not_beside:
-            return [order[0]]
-        first = group_of(self._plan, order[0])
-        return list(itertools.takewhile(lambda each: group_of(self._plan, each) == first, order))
 
     def _take_turns(self, repetitions: Sequence[Repetition], number: int, of: int, left_s: float) -> None:
         """Start all, then steps in random order, each point awake in its own only; then end all, whatever happens."""
@@ -339,12 +324,13 @@ class StudyRun:
                     stack.callback(session.end)
                     session.begin()
                     session.sleep()
-                going, steps = sessions, 0
+                going, turn = sessions, 0
                 while going:
-                    steps += 1
-                    left_now = max(left_s - (time.monotonic() - began), 0.0)
-                    where = f"round {repetitions[0].number + 1}, turn {steps}"
-                    self._listener.progress(f"{where}: {len(going)} side by side   [left {left_now:.0f} s]")
+                    turn += 1
+                    if turns := self._plan.method.turns:
+                        left_now = max(left_s - (time.monotonic() - began), 0.0)
+                        where = f"round {repetitions[0].number + 1}, turn {turn} of {turns}"
+                        self._listener.progress(f"{where}: {len(going)} side by side   [left {left_now:.0f} s]")
                     going = [session for session in chance.sample(going, len(going)) if session.step()]
             except BaseException:
                 for session in sessions:  # a run that goes on takes the turns that are left of it

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which points of a run stand side by side and take turns, and why not all."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from xdplab.knobs import make_knob
@@ -14,7 +13,7 @@ from xdplab.runner.plan import Plan, Repetition
 MOST_BESIDE = 12
 
 
-def why_alone(plan: Plan, study: StudySpec, points: Sequence[Point], kind: str) -> str:
+def why_alone(plan: Plan, study: StudySpec, kind: str) -> str:
     """Why points cannot stand side by side on a testbed of that kind; empty where they can."""
     if not plan.method.beside:
         return f"method {plan.method.name} looks at the whole machine"
@@ -24,8 +23,6 @@ def why_alone(plan: Plan, study: StudySpec, points: Sequence[Point], kind: str) 
         return "one tester at a time has the ports"
     if any(pipeline.pods for pipeline in study.pipeline):
         return "its containers are there once"
-    if has_system_setting(plan, points):
-        return "one of them has a setting of the whole machine"
     return ""
 
 
@@ -35,17 +32,27 @@ def has_system_setting(plan: Plan, points: Iterable[Point]) -> bool:
     return any(make_knob(name).scope == "system" for name in {k for each in wanted for k, v in each if v != UNSET})
 
 
-def group_of(plan: Plan, repetition: Repetition) -> tuple[int, str]:
-    """The round, and which of its points stand side by side: one setting's, or all."""
-    return repetition.number, "" if len(plan.points) <= MOST_BESIDE else repetition.point.setting
+def in_groups(plan: Plan, study: StudySpec, order: Sequence[Repetition], alone: str) -> list[list[Repetition]]:
+    """Which stand side by side, in the order of their first members.
 
-
-def in_groups(plan: Plan, order: Sequence[Repetition]) -> list[Repetition]:
-    """The same with the members of each group next to one another, groups as their first members come."""
-    first: dict[tuple[int, str], int] = {}
-    for at, each in enumerate(order):
-        first.setdefault(group_of(plan, each), at)
-    return sorted(order, key=lambda each: (each.number, first[group_of(plan, each)]))
+    Each by itself where `alone` says why, and where it has a setting of the whole machine, which others would have too.
+    Else all points of a round, where they are few, or those of one setting, which are compared; of a sweep, whose
+    settings are compared, as many as stand next to one another in the round's random order.
+    """
+    swept = study.sweep is not None
+    few = swept or len(plan.points) <= MOST_BESIDE
+    groups: list[list[Repetition]] = []
+    open_groups: dict[tuple[int, str], list[Repetition]] = {}
+    for each in order:
+        if alone or has_system_setting(plan, [each.point]):
+            groups.append([each])
+            continue
+        key = each.number, "" if few else each.point.setting
+        if key not in open_groups or (swept and len(open_groups[key]) == MOST_BESIDE):
+            open_groups[key] = []
+            groups.append(open_groups[key])
+        open_groups[key].append(each)
+    return groups
 
 
 def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: str) -> str:
@@ -54,9 +61,15 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
     turns = f", {plan.method.turns} turns in each repetition" if plan.method.turns else ""
     if len(points) < 2:
         return ""
-    if alone := why_alone(plan, study, [each.point for each in points.values()], kind):
+    if alone := why_alone(plan, study, kind):
         return f"points one after another: {alone}{turns}"
-    sizes = Counter(group_of(plan, each)[1] for each in points.values())
+    first = [each for each in left if each.number == left[0].number]
+    groups = in_groups(plan, study, first, "")
+    apart = sum(has_system_setting(plan, [each.point]) for each in first)
+    by_itself = f", {apart} by themselves: they have a setting of the whole machine" if apart else ""
+    sizes = [len(group) for group in groups if len(group) > 1]
     if len(sizes) == 1:
-        return f"{number_of(len(points), 'point')} side by side{turns}"
-    return f"points that are compared side by side: {len(sizes)} groups of up to {max(sizes.values())}{turns}"
+        return f"{number_of(sizes[0], 'point')} side by side{by_itself}{turns}"
+    if not sizes:
+        return f"points one after another: they have settings of the whole machine{turns}"
+    return f"points side by side in {len(sizes)} groups of up to {max(sizes)}{by_itself}{turns}"

@@ -145,7 +145,7 @@ def test_equal_things_are_seldom_called_different_and_a_quarter_is_found(apart: 
 def test_where_points_cannot_stand_side_by_side_they_take_turns_alone(results: Path, cli: Any, tmp_path: Path) -> None:
     method = {"name": "latency", "duration_s": 0.05, "warmup_s": 0.0, "turns": 4, "light_pps": 1000}
     done = cli("run", studies.study_file(tmp_path, method=method))
-    assert "points take their turns one after another: its ports are there once" in done.err
+    assert "points are measured one after another: its ports are there once" in done.err
     trials = studies.only_run(results).trials()
     taken = [(each.point_id, each.repetition, each.turn, each.clause) for each in trials if each.result]
     assert len(taken) == len(set(taken)) == 2 * 2 * 4 * 2

@@ -234,11 +234,11 @@ def test_few_batches_still_have_a_typical_one(batches: int) -> None:
         assert sum(value for _, value in means) == pytest.approx(3.0, rel=0.5)
 
 
-def test_stages_of_a_disturbed_machine_are_no_answer(session: FakeSession) -> None:
-    make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
-    noisy = [one.model_copy(update={"status": "disturbed"}) if one.result else one for one in session.records]
-    run = run_record(session.at, study={"method": SPEC})
-    found = answer(run, summarise(run, noisy))
+def test_stages_of_two_pairs_of_trials_are_no_answer(session: FakeSession) -> None:
+    spec = {**SPEC, "pairs": 2}
+    make_method(BreakdownSpec.model_validate(spec)).measure(session, TrafficSpec())
+    run = run_record(session.at, study={"method": spec})
+    found = answer(run, summarise(run, session.records))
     assert not found.said
-    assert found.sentence == "No answer: 0 clean of 3 pairs of trials, 3 are needed."
+    assert found.sentence == "No answer: 2 pairs of trials, 3 are needed."
     assert found.details[0].startswith("fake, median frame at ")

@@ -233,7 +233,7 @@ def bad_archives(good: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[Any, 
     yield "changed", [(n, d.replace(b"AMD", b"XYZ")) for n, d in whole], ("run.json: not what the manifest says",)
     longer = {**good, f"{RUN_ID}/trials.jsonl": good[f"{RUN_ID}/trials.jsonl"] * 2}
     yield "longer", [*longer.items()], ("trials.jsonl: not what the manifest says",)
-    garbage = b'{"schema_version": 2, "run_id": 7}'
+    garbage = b'{"schema_version": 3, "run_id": 7}'
     files = {"run.json": {"sha256": hashlib.sha256(garbage).hexdigest(), "size_bytes": len(garbage)}}
     manifest = changed(good, files=files)[f"{RUN_ID}/manifest.json"]
     yield "no record", [(f"{RUN_ID}/manifest.json", manifest), (f"{RUN_ID}/run.json", garbage)], ("run.json: run_id",)

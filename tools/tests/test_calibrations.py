@@ -9,18 +9,23 @@ import pytest
 from lab import studies
 from lab.command import Done
 from lab.reading import render
-from test_repeats import Told
 
 from xdplab import app
 from xdplab.hosts import LocalHost
 from xdplab.model import Calibration
 from xdplab.results import find_run
-from xdplab.runner import calibrations
+from xdplab.runner import Listener, calibrations
 from xdplab.testers.fake import FakeTester
 
 
-class Listener(Told):
-    """What is told of progress too."""
+class Told(Listener):
+    """What a run tells its listener."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
     def progress(self, text: str) -> None:
         self.notes.append(text)
@@ -39,7 +44,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def a_run(results: Path, *, fresh: bool = False, **changes: Any) -> tuple[Calibration, list[str]]:
     """Its calibration and what was told of calibrations."""
-    reported = Listener()
+    reported = Told()
     study = studies.study(**{"repetitions": 1, **changes})
     _, outcome = app.run_study(app.prepare(study), reported, results, recalibrate=fresh)
     assert outcome.record.calibration is not None

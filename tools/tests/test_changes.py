@@ -211,7 +211,7 @@ def changed_so(lost: int) -> TrialRecord:
 def test_a_bound_of_a_gap_is_reported_wherever_the_gap_is(
     lost: tuple[int, ...], words: str, bound: str, below: float | None
 ) -> None:
-    """Of three the median is a bound where two are; also where the machine disturbed one that is none."""
+    """Of three the median is a bound where two are."""
     point_of = gaps(*(changed_so(each) for each in lost))
     method = make_method(run_record(study={"method": CHANGES}).study.method)
     assert figure_text(point_of, GAP) == words
@@ -222,11 +222,6 @@ def test_a_bound_of_a_gap_is_reported_wherever_the_gap_is(
     beds = [studies.a_testbed().model_copy(update={"name": name}) for name in ("one", "two")]
     both = [a_run(run_record(HIT, study={"method": CHANGES}, testbed=bed), [point_of]) for bed in beds]
     assert [each.figure.key for each in shared_points(both)].count("gap_us") == (bound == "exact")
-
-
-def test_a_disturbed_repetition_makes_no_fact_of_a_bound() -> None:
-    point_of = gaps(changed_so(0), changed_so(0), changed_so(49).model_copy(update={"status": "disturbed"}))
-    assert figure_text(point_of, GAP) == "below 0.1"
 
 
 def test_a_doubted_gap_is_marked() -> None:

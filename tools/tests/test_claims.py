@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two, with_repetitions
+from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two
 from lab.records import environment, point, result, run_record, stream, trial
 
 from xdplab.analysis import answer, compare_points, summarise
@@ -17,34 +17,32 @@ from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.model import Disturbance, ForwarderSpec, Path, ThreadUse
 
 
-def test_a_clear_difference_over_clean_pairs_names_the_winner() -> None:
+def test_a_clear_difference_over_rounds_names_the_winner() -> None:
     found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30))
     assert found.said
     assert found.sentence.startswith("At 0.2 kpps OVS on AF_XDP is ")
     assert "times as fast as OVS on AF_PACKET" in found.sentence
-    assert "5 of 5 paired repetitions are clean." in found.details
+    assert "By 5 rounds." in found.details
 
 
-def test_disturbed_by_nobody_knows_how_much_names_nobody_however_far_apart() -> None:
-    """Both cores were busy, and the answer said that AF_PACKET is 124 times as fast as AF_XDP."""
-    found, (ours, _) = asked(
-        *measured(OURS, 3000, status="disturbed", reason="stalled"), *measured(THEIRS, 30, status="disturbed")
-    )
-    assert not found.said
-    assert found.comparison
-    assert found.comparison.better is None
-    assert "xdplab names no winner: 0 clean of 5 paired repetitions, 3 are needed" in found.sentence
-    assert "quieter" in found.sentence
-    assert " times as fast" not in found.sentence
-    assert ours.repeats == "0 clean of 5"
+def test_what_the_machine_took_excludes_and_bounds_nothing() -> None:
+    """It is recorded: who is slower in the same rounds is slower, and what noise there was is in the interval."""
+    half = Disturbance(stalled_share=0.5, steal_share={1: 0.5}, run_delay_share=0.5)
+    found, (ours, _) = asked(*measured(OURS, 3, disturbance=half), *measured(THEIRS, 30))
+    quiet, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30))
+    assert found == quiet
+    assert (ours.status, ours.repetitions) == ("ok", 5)
 
 
-def test_a_pair_is_clean_on_both_sides() -> None:
-    ours = [*measured(OURS, 3)[:3], *measured(OURS, 3, status="disturbed")[3:]]
-    theirs = [*measured(THEIRS, 30, status="disturbed")[:1], *measured(THEIRS, 30)[1:]]
+def test_three_rounds_that_differ_as_much_as_the_two_do_ask_for_more() -> None:
+    ours = [trial(OURS, n, [us * 1000] * 200) for n, us in enumerate((2, 3, 2))]
+    theirs = [trial(THEIRS, n, [us * 1000] * 200) for n, us in enumerate((24, 400, 26))]
     found, _ = asked(*ours, *theirs)
+    assert not found.said
+    assert "too little to tell" in found.sentence
     assert found.comparison
-    assert (found.comparison.clean, found.said) == (2, False)
+    assert found.comparison.more_rounds == 2
+    assert "about 2 more rounds would decide it" in found.sentence
 
 
 def test_a_failed_repetition_names_nobody() -> None:
@@ -124,37 +122,13 @@ def test_the_light_load_leads_and_the_rate_of_the_study_stands_beside() -> None:
     assert (lights[1].loss_ratio, theirs.loss_ratio) == (0, pytest.approx(0.1))
 
 
-def test_a_verdict_that_stands_on_repeats_says_so() -> None:
-    """The planned repetitions were disturbed and slow; those measured again tell another story."""
-    slow = [one for n, one in enumerate(measured(OURS, 60, status="disturbed")) if n < 3]
-    again = [one.model_copy(update={"repetition": 5 + n}) for n, one in enumerate(measured(OURS, 3)[:3])]
-    theirs = measured(THEIRS, 30)
-    more = [one.model_copy(update={"repetition": 5 + n}) for n, one in enumerate(theirs[:3])]
-    found, _ = asked(*slow, *measured(OURS, 3)[3:], *again, *theirs, *more)
-    assert found.comparison
-    assert found.comparison.depends_on_repeats
-    assert found.said
-    assert "this depends on repeats, the first attempts with the disturbed ones show no difference" in found.text()
-    steady, _ = asked(*measured(OURS, 3), *again, *theirs, *more)
-    assert "depends on repeats" not in steady.text()
-
-
-def test_three_pairs_far_apart_and_unlike_are_at_least_so_far_apart() -> None:
-    """Figure 2 on a loud day: each pair above tenfold, and t alone said that they cannot be told apart."""
-    ours = [trial(OURS, n, [us * 1000] * 200) for n, us in enumerate((2, 3, 2))]
-    theirs = [trial(THEIRS, n, [us * 1000] * 200) for n, us in enumerate((24, 400, 26))]
-    found, _ = asked(*ours, *theirs)
-    assert found.said
-    assert "OVS on AF_XDP is at least 12 times as fast as OVS on AF_PACKET in each of 3 repetitions" in found.sentence
-
-
 def test_a_forwarder_that_lost_frames_at_the_lowest_load_stays_in_the_comparison() -> None:
     ours, theirs = two()
     nothing = searched(theirs, [0.0] * 5, "below-minimum", high=2000.0)
     found = compare_points(searched(ours, RATE), nothing, "ndr_pps")
     assert found
-    assert (found.sense, found.better, found.repetitions) == ("at least", True, 5)
-    assert ratio_cell(found).startswith("at least 4")  # of 500, less the floor of five pairs
+    assert (found.sense, found.better, found.rounds) == ("at least", True, 5)
+    assert ratio_cell(found).startswith("at least 4")  # of 500
     back = compare_points(nothing, searched(ours, RATE), "ndr_pps")
     assert back
     assert (back.sense, back.better) == ("at most", False)
@@ -193,8 +167,8 @@ def test_what_a_search_left_open_goes_into_the_ratio() -> None:
     assert 3 < float(ratio_cell(apart).removeprefix("at least ")) < 4 / 1.05
     alike = compare_points(ended(ours, 1.0), ended(theirs, 0.99), "ndr_pps")
     assert alike
-    assert (alike.sense, alike.better, alike.alike) == ("within", None, True)
-    assert ratio_cell(alike).startswith("within 0.")
+    assert (alike.sense, alike.better, alike.alike) == ("unknown", None, False)
+    assert ratio_cell(alike) == "–"
 
 
 def test_a_throughput_that_is_doubted_is_not_compared() -> None:
@@ -360,18 +334,3 @@ def test_one_forwarder_alone_is_reported_with_its_figure() -> None:
     lossy = measured(OURS, 3, frames=500, sent=1000)
     said = answer(run, summarise(run, lossy), lossy).text()
     assert said.endswith("5 repetitions; ovs-afxdp lost 50 %, counted as infinitely late.")
-    noisy = measured(OURS, 3, status="disturbed")
-    assert "the machine disturbed each of 5" in answer(run, summarise(run, noisy), noisy).text()
-
-
-@pytest.mark.parametrize(("pairs", "said"), [(4, False), (5, True)])
-def test_a_tail_needs_more_pairs_than_a_median(pairs: int, said: bool) -> None:
-    """Three pairs of p99 of one forwarder against itself were apart by a factor of two each."""
-    _, (ours, theirs) = asked(*measured(OURS, 3, frames=3000)[:pairs], *measured(THEIRS, 30, frames=3000)[:pairs])
-    tails = (with_repetitions(each, each.by_repetition) for each in (ours, theirs))  # as if samples lay above
-    found = compare_points(*tails, "p99_us")
-    assert found
-    assert (found.better is not None) == said
-    median = compare_points(ours, theirs, "p50_us")
-    assert median
-    assert median.better

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, disturbed, measured, searched, two, with_repetitions
+from lab.claims import LATENCY, OURS, RATE, THEIRS, asked, measured, searched, two, with_repetitions
 from lab.reading import a_run
 from lab.records import point, result, run_record, stream, trial
 
@@ -41,11 +41,12 @@ def test_a_verdict_between_runs_says_of_which_run() -> None:
 
 def test_a_ratio_that_may_not_be_said_is_not_printed_beside_the_reason() -> None:
     run = run_record(OURS, study=LATENCY)
-    rows = compare_runs(summarise(run, measured(OURS, 3)), summarise(run, measured(OURS, 30, status="disturbed")))
+    failed = [*measured(OURS, 30)[:4], trial(OURS, 4, status="failed", reason="it died")]
+    rows = compare_runs(summarise(run, measured(OURS, 3)), summarise(run, failed))
     printed = comparison_table("one", "two", rows, {}, "latency")
-    assert "0 clean of 5" in printed
-    assert " (0.1) " in printed
-    assert "0.1 (" not in printed
+    assert "failed in 1 of 5" in printed
+    assert " (0.0996) " in printed
+    assert "0.0996 (" not in printed
 
 
 def test_two_that_lost_frames_at_the_lowest_load_were_not_limited_by_the_tester() -> None:
@@ -64,7 +65,7 @@ def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
     part = with_repetitions(ours, (*some[:4], some[4].model_copy(update=unknown)))
     found = compare_points(part, searched(theirs, RATE), "ndr_pps")
     assert found
-    assert (found.repetitions, found.better) == (5, None)
+    assert (found.rounds, found.better) == (5, None)
     assert verdict(found) == "undecided: both figures are bounds, and nothing says which is higher"
     none = with_repetitions(ours, [one.model_copy(update=unknown) for one in some])
     alone = compare_points(none, searched(theirs, RATE), "ndr_pps")
@@ -114,60 +115,50 @@ def test_a_failure_is_counted_by_repetitions() -> None:
 
 
 def test_what_can_be_said_at_the_rate_of_the_study_is_an_answer() -> None:
-    """Robot skipped a run whose light load alone was too disturbed."""
+    """Robot skipped a run whose light load alone decided nothing."""
     light = [
-        one.model_copy(update={"clause": LIGHT_LOAD})
-        for one in (*measured(OURS, 2, status="disturbed"), *measured(THEIRS, 24))
+        one.model_copy(update={"clause": LIGHT_LOAD}) for one in (*measured(OURS, 2)[:2], *measured(THEIRS, 24)[:2])
     ]
     found, _ = asked(*light, *measured(OURS, 3), *measured(THEIRS, 36))
     assert found.said
     assert "12 times as fast" in found.sentence
-    assert any("xdplab names no winner: 0 clean of 5" in each for each in found.details)
+    assert any("xdplab names no winner: 2 of the 3 rounds that" in each for each in found.details)
 
 
-def test_a_disturbed_latency_leaves_the_search_of_its_repetition_clean() -> None:
-    """Each is a trial of its own: the machine disturbed the one, and said nothing of the other."""
+def test_who_limited_the_load_of_a_latency_says_nothing_of_the_search_of_its_repetition() -> None:
+    """Each is a trial of its own."""
 
-    def repetition(at: Point, n: int, status: str, searched_status: str) -> list[TrialRecord]:
+    def repetition(at: Point, n: int) -> list[TrialRecord]:
         bound = {"loss_ratio": 0.0, "throughput_pps": 1e6, "lower_pps": 1e6, "upper_pps": 1.01e6}
         figures = {"preset": "quick", "bounds": [{**bound, "limited_by": "forwarder"}], "steps": [], "directions": 1,
                    "traffic_s": 1.0, "top_load_pps": 5e6, "line_rate_bps": None}  # fmt: skip
         cut = result(stream([3000] * 980, sent=980, intended=1000, offered_pps=1000.0))
         clause = {"clause": "RFC 2544 26.1"}
         return [
-            trial(at, n, purpose="search", status=searched_status, **clause),
-            trial(at, n, result=cut, offered_pps=1000.0, status=status),
+            trial(at, n, purpose="search", **clause),
+            trial(at, n, result=cut, offered_pps=1000.0),
             trial(at, n, purpose="figures", result=None, figures=figures, **clause),
         ]
 
-    def clean(status: str, searched_status: str) -> tuple[int, int]:
-        ours, theirs = summarise(
-            run_record(OURS, THEIRS, study=SEARCH),
-            [one for at in (OURS, THEIRS) for n in range(5) for one in repetition(at, n, status, searched_status)],
-        )
-        ndr, p50 = (compare_points(ours, theirs, metric) for metric in ("ndr_pps", "p50_us"))
-        assert ndr
-        assert p50
-        # who limited the latency's load is not forgotten next to a search
-        assert any("the tester left out frames" in reason for reason in p50.hindrances)
-        assert not any("the tester left out frames" in reason for reason in ndr.hindrances)
-        return ndr.clean, p50.clean
-
-    assert clean("ok", "ok") == (5, 5)
-    assert clean("disturbed", "ok") == (5, 0)
-    assert clean("ok", "disturbed") == (0, 5)
+    trials = [one for at in (OURS, THEIRS) for n in range(5) for one in repetition(at, n)]
+    ours, theirs = summarise(run_record(OURS, THEIRS, study=SEARCH), trials)
+    ndr, p50 = (compare_points(ours, theirs, metric) for metric in ("ndr_pps", "p50_us"))
+    assert ndr
+    assert p50
+    # it is not forgotten next to a search
+    assert any("the tester left out frames" in reason for reason in p50.hindrances)
+    assert ndr.hindrances == ()
+    assert (ndr.rounds, p50.rounds) == (5, 5)
 
 
 @pytest.mark.parametrize(("known", "words"), [
     ({}, "1,000 kpps, not 2,000 kpps"),
     ({"limited": "tester"}, "at least 1,000 kpps; whether it reaches 2,000 kpps is not known"),
     ({"limited": "budget", "high": 1.1e6}, "1,000 to 1,100 kpps, not 2,000 kpps"),
-    ({"limited": "machine"}, "at least 1,000 kpps; whether it reaches 2,000 kpps is not known"),
     ({"doubt": "its curve says no"}, "1,000 kpps, uncertain: its curve says no"),
     ({"pps": 0.0, "limited": "below-minimum", "high": 2e3}, "below 2 kpps, not 2,000 kpps"),
     ({"pps": None, "limited": "tester"}, "not known; whether it reaches 2,000 kpps is not known"),
     ({"pps": 2e6, "limited": "tester"}, ""),
-    ({"pps": 2e6, "limited": "machine"}, ""),
 ])  # fmt: skip
 def test_a_gate_says_what_is_known_of_a_rate(known: dict[str, Any], words: str) -> None:
     """It said "0 pps without loss (limited by ['tester'])", and took a throughput that was contradicted."""
@@ -175,7 +166,7 @@ def test_a_gate_says_what_is_known_of_a_rate(known: dict[str, Any], words: str) 
     assert searched(two()[0], [rate] * 5, **known).measured["ndr_pps"].not_reached(2e6) == words
 
 
-def by_two_testers(*disturbed: int, **fields: Any) -> Answer:
+def by_two_testers(rounds: int = 5) -> Answer:
     """The same path by two testers, one of which adds 50 µs, and 0.2 µs more through a forwarder."""
     first, second = (OURS.model_copy(update={"tester": name}) for name in ("fake", "quick"))
     alone = {
@@ -187,41 +178,35 @@ def by_two_testers(*disturbed: int, **fields: Any) -> Answer:
     }  # fmt: skip
     study = {**LATENCY, "testers": ["fake", "quick"], "repetitions": 5}
     run = run_record(first, second, study=study, calibrations=alone)
-    late = [
-        one.model_copy(update={"status": "disturbed"}) if one.repetition in disturbed else one
-        for one in measured(second, 53.2, **fields)
-    ]
-    trials = [*measured(first, 3), *late]
+    trials = [*measured(first, 3), *measured(second, 53.2)[:rounds]]
     return answer(run, summarise(run, trials), trials)
 
 
 def test_testers_agree_by_the_rules_of_a_comparison() -> None:
-    """One repetition, disturbed ones and the frames that survived agreed like any other."""
+    """One repetition agreed like any other number of them."""
     fine = by_two_testers()
     assert fine.said
     assert re.match(r"Through a forwarder quick reports .* more than fake, their own ways subtracted", fine.sentence)
-    noisy = by_two_testers(0, 1, 2)
-    assert not noisy.said
-    assert noisy.sentence == "Whether fake and quick agree through a forwarder is undecided."
-    assert "1 of 1 paths are undecided: 2 clean of 5 paired repetitions" in noisy.text()
+    few = by_two_testers(2)
+    assert not few.said
+    assert few.sentence == "Whether fake and quick agree through a forwarder is undecided."
+    assert "1 of 1 paths are undecided: 2 of the 3 rounds that an interval needs" in few.text()
 
 
 def test_testbeds_share_facts_only() -> None:
     """A lower limit of one testbed over a figure of another was told as how far a figure depends on the machine."""
 
-    def runs(noisy: bool = False, **changes: Any) -> list[Run]:
+    def runs(**changes: Any) -> list[Run]:
         made = []
         for name in ("one", "two"):
             run = run_record(OURS, study=SEARCH, testbed=TestbedSpec(name=name, kind="fake"))
             summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **(changes if name == "two" else {}))
-            summary = disturbed(summary) if noisy else summary
             made.append(a_run(run, [summary], name))
         return made
 
     assert {point.figure.key for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
     assert {point.figure.key for point in shared_points(runs(limited="tester"))} == {"p50_us"}
     assert {point.figure.key for point in shared_points(runs(doubt="its curve says no"))} == {"p50_us"}
-    assert shared_points(runs(noisy=True)) == []
     # lost frames are infinitely late, so that a percentile stays one
     assert {point.figure.key for point in shared_points(runs(loss_ratio=0.2))} == {"p50_us", "ndr_pps"}
 
@@ -242,21 +227,19 @@ def test_the_same_point_is_by_the_same_method_and_tester_and_rates_have_titles()
 
 
 def test_a_trend_is_of_facts_only() -> None:
-    """Runs that were disturbed or doubted were "better" and "worse" than those before."""
+    """Runs that were doubted were "better" and "worse" than those before."""
 
-    def reported(count: int = 5, p99: bool = True, noisy: bool = False, **changes: Any) -> set[str]:
+    def reported(count: int = 5, p99: bool = True, **changes: Any) -> set[str]:
         run = run_record(OURS, study=SEARCH)
         summary = searched(summarise(run, measured(OURS, 3))[0], RATE[:count], **changes)
-        summary = disturbed(summary) if noisy else summary
         if not p99:
             summary = summary.model_copy(update={"measured": {**summary.measured, "p99_us": Measured(value=None)}})
         return {found.metric for found in trends([a_run(run, [summary], str(n)) for n in range(3)])}
 
     assert reported() == {"p50_us", "p99_us", "ndr_pps"}
-    assert reported(count=3) == {"p50_us", "ndr_pps"}  # a tail needs five, as in a comparison
+    assert reported(count=3) == reported()
     assert reported(count=2) == set()
     assert reported(p99=False) == {"p50_us", "ndr_pps"}  # too few frames lie above it
-    assert reported(noisy=True) == set()
     assert reported(loss_ratio=0.2) == reported()  # lost frames are infinitely late, so that a percentile stays one
     assert reported(doubt="its curve says no") == {"p50_us", "p99_us"}
 
@@ -293,7 +276,7 @@ def test_percentiles_at_load_are_those_that_the_data_carry() -> None:
 
 
 def test_a_contradiction_is_reported_without_exponents() -> None:
-    found = Contradiction(load_pps=14_880_000, loss_ratio=0.999, disturbed=False)
+    found = Contradiction(load_pps=14_880_000, loss_ratio=0.999)
     assert found.text() == "the loss curve of the same repetition lost 99.9 % at 14,880 kpps"
 
 

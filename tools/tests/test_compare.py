@@ -24,15 +24,15 @@ def trials(at: Any, us: float, seed: int = 0) -> list[Any]:
     return [trial(at, n, [int(us * 1000 * NOISE[(n * 2 + seed) % 5])] * 5) for n in range(5)]
 
 
-def test_only_repetitions_that_both_have_are_paired() -> None:
+def test_only_rounds_that_both_have_count() -> None:
     one, other = summarise(
         run_record(A, B), [trial(A, n, [1000]) for n in (0, 1, 2)] + [trial(B, n, [3000]) for n in (1, 2, 3)]
     )
     found = compare_points(one, other)
     assert found
-    assert ratio(found).pairs == 2
+    assert ratio(found).rounds == 2
     assert ratio(found).ratio == pytest.approx(3, rel=0.002)
-    assert verdict(found) == "undecided: 2 of the 3 repetitions that an interval needs: ask for more"
+    assert verdict(found) == "undecided: 2 of the 3 rounds that an interval needs: ask for more"
     lone, away = summarise(run_record(A, B), [trial(A, 0), trial(B, 1)])
     assert compare_points(lone, away) is None
 

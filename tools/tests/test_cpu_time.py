@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from lab.claims import LATENCY, NOISE
-from lab.records import LAYOUT, disturbance, point, result, run_record, stream, trial
+from lab.records import LAYOUT, point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
 from xdplab.analysis.run import Run
@@ -227,16 +227,12 @@ def test_the_picture_names_those_that_another_is_known_to_undercut_in_both() -> 
     both = drawn(*planted(PACKET, 4, latency_ns=6000))
     assert [name for name, _, _ in both] == ["OVS on AF_XDP", "XDP redirect", "OVS on AF_PACKET, undercut in both"]
     assert both[1][1:] == (pytest.approx(0.5, rel=0.05), pytest.approx(2, rel=0.05))
-    # as slow as XDP: it is not known to be undercut, whatever its median is
-    assert "OVS on AF_PACKET" in {name for name, _, _ in drawn(*planted(PACKET, 4, latency_ns=2050))}
+    # about as slow as XDP: it is not known to be undercut, whatever its median is
+    near = [*planted(PACKET, 4, latency_ns=2050)[:4], *planted(PACKET, 4, latency_ns=1900)[4:]]
+    assert "OVS on AF_PACKET" in {name for name, _, _ in drawn(*near)}
     # nor with two repetitions
     assert "OVS on AF_PACKET" in {name for name, _, _ in drawn(*planted(PACKET, 4, 2, latency_ns=6000))}
     assert drawn(*planted(PACKET, 4, softirq_s=None, unknown="it is hidden")) == []
-    noisy = [
-        each.model_copy(update={"status": "disturbed", "disturbance": disturbance(0.1)})
-        for each in planted(PACKET, 4, latency_ns=6000)
-    ]
-    assert {name for name, _, _ in drawn(*noisy)} & {"OVS on AF_PACKET", "OVS on AF_PACKET, undercut in both"} == set()
 
 
 def test_what_lost_its_median_frame_has_no_place_in_the_picture() -> None:
@@ -261,14 +257,6 @@ def test_what_is_not_known_competes_with_nobody() -> None:
     assert not any("XDP redirect" in text for text in said)
 
 
-def test_of_a_disturbed_trial_it_is_a_bound_without_ends() -> None:
-    (one,) = planted(OVS, 10, 1)
-    noisy = one.model_copy(update={"status": "disturbed", "disturbance": disturbance(0.1)})
-    (found,) = summarise(run_record(OVS), [noisy])
-    cpu = found.measured["cpu_s_per_mframes"]
-    assert (cpu.clean, cpu.bound) == (False, "not known")
-
-
 def test_polling_that_met_no_frame_is_what_the_forwarder_says_of_its_threads() -> None:
     pmd = {"pmd-c01": {"frames": 2000.0, "cycles": 25.0, "idle": 75.0}}
     trials = [each.model_copy(update={"increments": {"lookups": pmd}}) for each in planted(OVS, 10, polling_s=0.016)]
@@ -279,7 +267,6 @@ def test_polling_that_met_no_frame_is_what_the_forwarder_says_of_its_threads() -
 def test_frames_of_a_core_are_those_of_the_step_at_the_throughput(searched: list[TrialRecord]) -> None:
     (found,) = throughput_repetitions(searched)
     assert found.figures[PER_CORE.key].value == pytest.approx(500_000)
-    assert found.figures[PER_CORE.key].clean
 
 
 @pytest.fixture
@@ -300,7 +287,7 @@ def searched() -> list[TrialRecord]:
             softirq_s=0,
             resolution_s=0,
         )
-        steps.append(trial(at, 0, purpose="search", clause=clause, trial=number, attempt=0, result=got, cpu=took))
+        steps.append(trial(at, 0, purpose="search", clause=clause, trial=number, result=got, cpu=took))
     bound = {"loss_ratio": 0.0, "limited_by": "forwarder", "throughput_pps": 3e5, "lower_pps": 3e5, "upper_pps": 6e5}
     figures = {
         "preset": "quick", "bounds": [bound], "steps": [], "traffic_s": 1.0, "directions": 1, "top_load_pps": 1e6,

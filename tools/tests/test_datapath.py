@@ -157,9 +157,8 @@ def test_points_that_differ_in_a_knob_or_a_size_are_reported_apart() -> None:
 def test_a_point_that_was_only_searched_for_has_the_counts_of_its_steps() -> None:
     threads = {"core 1": COUNTED}
     step = counting(lookups=threads).model_copy(update={"purpose": "search"})
-    steps, away = [step, step], step.model_copy(update={"status": "disturbed"})
-    assert reported(*steps, away)[1]["frames"] == 2000
-    assert reported(*steps, counting(repetition=1, lookups=threads))[1]["frames"] == 1000
+    assert reported(step, step)[1]["frames"] == 2000
+    assert reported(step, step, counting(repetition=1, lookups=threads))[1]["frames"] == 1000
 
 
 def test_nothing_is_said_of_cycles_where_a_thread_with_frames_does_not_count_them() -> None:

@@ -79,21 +79,17 @@ def test_a_run_of_each_method_is_read_by_parsers_of_others(folder: Path) -> None
 
 
 def test_a_figure_is_the_one_of_the_table_with_range_unit_and_doubts(cli: Callable[..., Done], results: Path) -> None:
-    for name in ("rfc2544", "micro"):
+    for name in ("rfc2544", "breakdown"):
         shutil.copytree(DATA / "stored" / name, results / name)
     shown = {row["forwarder"]: row["ndr_pps"] for row in cli("show", "rfc2544", "--json").json()}
     rows = [row for row in table(cli("export", "rfc2544").out) if row["figure"] == "ndr_pps"]
     assert {row["forwarder"]: float(row["value"]) for row in rows} == shown
     assert {(row["unit"], row["better"], row["n"], row["status"]) for row in rows} == {("frames/s", "more", "3", "ok")}
     assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in rows)
-    disturbed = [row for row in table(cli("export", "micro").out) if row["status"] == "disturbed"]
-    assert disturbed
-    assert all(row["doubts"].startswith("the machine disturbed each of 2") for row in disturbed)
-    found = metrics(cli("export", "micro", "--format", "openmetrics").out)
-    assert {labels["doubtful"] for labels, _ in found["xdplab_rate_frames_per_second"]} == {"yes"}
-    assert {value for _, value in found["xdplab_rate_frames_per_second"]} == {
-        float(row["value"]) * 1e6 for row in disturbed if row["value"]
-    }
+    (doubted,) = [row for row in table(cli("export", "breakdown").out) if row["figure"] == "p50_us"]
+    assert doubted["doubts"].startswith("xsk was sent 8.98 of 20 kpps")
+    ((labels, value),) = metrics(cli("export", "breakdown", "--format", "openmetrics").out)["xdplab_p50_seconds"]
+    assert (labels["doubtful"], value) == ("yes", pytest.approx(float(doubted["value"]) / 1e6))
 
 
 A, SLOW = point("fake"), point("fake:base_latency_us=9.0")

@@ -156,41 +156,24 @@ def test_what_differs_is_named_and_overlap_is_no_verdict() -> None:
     assert "too little to tell here: combined and xdp" in found.sentence
 
 
-def test_disturbed_repetitions_agree_with_nothing() -> None:
-    chosen = study({"xdp": 2.0, "af_xdp": 1.0})
-    trials = [
-        micro.trial(
-            micro.point(chosen, f"macswap, {mode}", traffic="dropped"),
-            mpps * 1e6,
-            repetition=n,
-            status="disturbed" if mode == "xdp" else "ok",
-        )
-        for mode, mpps in (("xdp", 5), ("af_xdp", 4))
-        for n in range(4)
-    ]
-    (found,) = agreements(chosen, trials)
-    assert (found.agree, found.undecided) == ((), (("xdp", "af_xdp"),))
-
-
 def test_only_an_interval_near_one_is_no_measurable_difference() -> None:
     theirs = {"combined": 24.0, "xdp": 21.0, "af_xdp": 13.0}
-    found = ranks(theirs, {"combined": [4.0], "xdp": [4.01], "af_xdp": [3.0, 6.0]}, 10)
+    found = ranks(theirs, {"combined": [4.0, 4.01], "xdp": [4.01, 4.0], "af_xdp": [3.0, 6.0]}, 5)
     assert found.alike == (("combined", "xdp"),)
     assert found.sentence == (
         "no measurable difference here: combined and xdp; too little to tell here: combined and af_xdp, xdp and af_xdp"
     )
 
 
-def test_tau_by_medians_is_not_shown_next_to_pairs_that_say_the_opposite() -> None:
-    """Where both are clean xdp is ahead; of af_xdp alone more repetitions are clean, on a faster machine."""
+def test_tau_by_medians_is_not_shown_next_to_rounds_that_say_the_opposite() -> None:
+    """In the rounds that both have xdp is ahead; af_xdp alone was measured in more, on a faster machine."""
     chosen = study({"xdp": 10.0, "af_xdp": 5.0})
-    rates = {"xdp": [2.0, 2.02, 1.98, 2.0, 2.01, *[8.0] * 6], "af_xdp": [1.0, 1.01, 0.99, 1.0, 1.0, *[4.0] * 6]}
+    rates = {"xdp": [2.0, 2.02, 1.98, 2.0, 2.01], "af_xdp": [1.0, 1.01, 0.99, 1.0, 1.0, *[4.0] * 6]}
     trials = [
         micro.trial(
             micro.point(chosen, f"macswap, {mode}", traffic="dropped"),
             mpps * 1e6,
             repetition=n,
-            status="disturbed" if mode == "xdp" and n >= 5 else "ok",
         )
         for mode, values in rates.items()
         for n, mpps in enumerate(values)
@@ -203,7 +186,7 @@ def test_tau_by_medians_is_not_shown_next_to_pairs_that_say_the_opposite() -> No
 def test_fewer_than_three_repetitions_agree_with_nothing() -> None:
     found = ranks({"xdp": 2.0, "af_xdp": 1.0, "combined": 0.5}, {"xdp": [50], "af_xdp": [4], "combined": [900]}, 2)
     assert (found.agree, found.differ, len(found.undecided)) == ((), (), 3)
-    few = "2 of the 3 repetitions that an interval needs: ask for more"
+    few = "2 of the 3 rounds that an interval needs: ask for more"
     assert f"too little to tell here ({few}): xdp and af_xdp, xdp and combined, af_xdp and combined" in found.sentence
     assert ranks({"xdp": 2.0, "af_xdp": 1.0}, {"xdp": [50], "af_xdp": [4]}, 3).agree == (("xdp", "af_xdp"),)
 

@@ -90,7 +90,7 @@ def test_it_ends_with_the_first_verdict(results: Path) -> None:
             "fake:seed=2",
             ["--set", "repetitions=2"],
             3,
-            "^undecided: after 2 rounds: 2 of the 3 repetitions that",
+            "^undecided: after 2 rounds: 2 of the 3 rounds that",
         ),
         ("fake", "fake:unsupported_reason=no card", [], 3, "^unsupported: fake:unsupported_reason=no card: no card"),
         (
@@ -205,8 +205,8 @@ def test_frames_that_are_not_its_own_are_never_green(
     assert "which is its fault" in twice.answer.sentence
 
 
-def test_pairs_that_are_no_interval_decide_no_gate_that_ends_early() -> None:
-    """Slower by 2.45 times on a noisy machine, 2.5 allowed: "slower", for three pairs happened to be above 2.5."""
+def test_three_rounds_that_happen_to_be_above_what_is_allowed_are_not_slower() -> None:
+    """Slower by 2.45 times on a noisy machine, 2.5 allowed: "slower", for all three were above 2.5."""
 
     def judged(slower: list[float]) -> GateResult:
         base, new = (
@@ -222,38 +222,28 @@ def test_pairs_that_are_no_interval_decide_no_gate_that_ends_early() -> None:
 
     few = judged([2.6, 9.0, 40.0])
     assert (few.verdict, few.exit_code) == ("undecided", 3)
-    assert few.reason == "after 3 rounds: the pairs differ too much for an interval, allow more time"
-    assert judged([2.9, 3.0, 3.1]).reason == ""
+    assert judged([2.95, 3.0, 3.05]).verdict == "slower"
 
 
 @pytest.mark.parametrize(
-    ("lost", "share", "verdict", "code", "said"),
+    ("lost", "verdict", "code", "said"),
     [
-        ([450] * 20, None, "slower", 1, "of its frames the new one lost 45 % more than the base (99 % interval "),
-        (
-            [450] * 20,
-            0.01,
-            "undecided",
-            3,
-            "45 % more than the base (99 % interval 44.1 % to 45.9 %, 20 rounds, which the",
-        ),
-        ([0, 5] * 10, None, "undecided", 3, "of its frames the new one lost 0.25 % more than the base (99 % interval "),
-        ([0] * 19 + [40], None, "pass", 0, " rounds; new lost 0.2 %, counted as infinitely late)"),
-        ([0] * 20, None, "pass", 0, " rounds)"),
+        ([450] * 20, "slower", 1, "of its frames the new one lost 45 % more than the base (99 % interval "),
+        ([0, 5] * 10, "undecided", 3, "of its frames the new one lost 0.25 % more than the base (99 % interval "),
+        ([0] * 19 + [40], "pass", 0, " rounds; new lost 0.2 %, counted as infinitely late)"),
+        ([0] * 20, "pass", 0, " rounds)"),
     ],
 )
-def test_frames_that_only_the_new_one_loses_do_not_pass(
-    lost: list[int], share: float | None, verdict: str, code: int, said: str
-) -> None:
+def test_frames_that_only_the_new_one_loses_do_not_pass(lost: list[int], verdict: str, code: int, said: str) -> None:
     """The median of the 55 % that came through was as low as ever."""
     base, new = (
         point("fake").model_copy(update={"forwarder": ForwarderSpec(name="fake", label=label)})
         for label in ("base", "new")
     )
     noise = [1 + 0.002 * (n % 5) for n in range(len(lost))]
-    trials = [trial(base, n, [round(10_000 * each)] * 1000, share=share) for n, each in enumerate(noise)]
+    trials = [trial(base, n, [round(10_000 * each)] * 1000) for n, each in enumerate(noise)]
     trials += [
-        trial(new, n, [round(10_000 * each)] * (1000 - less), sent=1000, share=share)
+        trial(new, n, [round(10_000 * each)] * (1000 - less), sent=1000)
         for n, (each, less) in enumerate(zip(noise, lost, strict=True))
     ]
     run = Run(Path("nowhere"), run_record(base, new, study={**LATENCY, "repetitions": len(lost)}), trials)

@@ -29,7 +29,6 @@ from xdplab.forwarders.xsk.forwarder import XskOptions, XskRole
 from xdplab.measure import make_method
 from xdplab.methods.shared.counting import UNDER_WAY_S
 from xdplab.model import InputError, PointFailed, StudySpec, TrialSpec, validated
-from xdplab.runner import session
 from xdplab.tools import project_root
 
 STUDIES = project_root() / "suites" / "studies"
@@ -237,24 +236,6 @@ def test_an_option_that_needs_hugepages_asks_the_run_for_them() -> None:
     method = make_method(validated(StudySpec, scaled, "").method)
     knobs = [method.forwarder(each).required_knobs() for each in micro.points_of(scaled)]
     assert knobs == [{"ddio_ways": 2, "channels": 1}, {"ddio_ways": 2, "channels": 2}]
-
-
-def test_a_disturbed_repetition_is_repeated_for_all_and_reported(
-    tmp_path: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = session.PointSession._one_trial
-
-    def once(self: Any, *given: Any) -> Any:
-        record = real(self, *given)
-        bad = self._repetition.number == 1 and self.point.levels["workload"] == "rxdrop"
-        return record.model_copy(update={"status": "disturbed", "reason": "stalled 80 %"}) if bad else record
-
-    monkeypatch.setattr(session.PointSession, "_one_trial", once)
-    path = studies.study_file(tmp_path, **FAKE, forwarders="fake", repetitions=4)
-    done = cli("run", path)
-    assert "repetition 2 is repeated for all 2 points, as repetition 5: fake, rxdrop: stalled 80 %" in done.err
-    rows = cli("show", "--json").json()
-    assert [(row["repetitions"], row["clean"]) for row in rows] == [(5, 4), (5, 5)]
 
 
 def test_a_killed_run_is_resumed_and_ends_as_the_whole_one(tmp_path: Path, cli: Callable[..., Done]) -> None:

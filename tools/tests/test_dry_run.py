@@ -2,7 +2,6 @@
 """`xdplab run --dry-run`: no two points look the same, and of a run that goes on only what is left is told."""
 
 from collections.abc import Callable
-from itertools import groupby
 from pathlib import Path
 
 from lab import micro_records, studies
@@ -16,9 +15,10 @@ from xdplab.cli.progress import ConsoleListener
 from xdplab.measure import make_method
 from xdplab.measure.datapath import DatapathStats
 from xdplab.model import StudySpec, validated
+from xdplab.model.design import UNSET
 from xdplab.runner import Plan, make_plan
 from xdplab.runner.plan import Repetition
-from xdplab.runner.turns import group_of, in_groups
+from xdplab.runner.turns import MOST_BESIDE, in_groups
 from xdplab.testers import make_tester
 
 
@@ -98,16 +98,34 @@ def test_it_says_which_points_stand_side_by_side() -> None:
     def said(study: StudySpec, kind: str = "embedded") -> str:
         return plan_table(make_plan(study, testbed, tester), study, {}, kind=kind).splitlines()[-1]
 
-    assert said(few) == "turns: 5 in each repetition, 2 points side by side"
-    assert said(few, "hosts") == "turns: 5 in each repetition, of each point by itself: its ports are there once"
-    groups = f"points that are compared side by side: {len(PIPELINES)} groups of up to 2"
-    assert said(many) == f"turns: 5 in each repetition, {groups}"
-    plan = make_plan(many, testbed, tester)
-    order = in_groups(plan, plan.order)
-    assert sorted(order, key=repr) == sorted(plan.order, key=repr)
-    assert [len([*members]) for _, members in groupby(order, key=lambda each: group_of(plan, each))] == [2] * (
-        many.repetitions * len(PIPELINES)
-    )
+    assert said(few) == "2 points side by side, 5 turns in each repetition"
+    alone = "points one after another: its ports are there once, 5 turns in each repetition"
+    assert said(few, "hosts") == alone
+    groups = f"points side by side in {len(PIPELINES)} groups of up to 2"
+    assert said(many) == f"{groups}, 5 turns in each repetition"
+    system = few.model_copy(update={"knobs": {"sysctl_busy_read_us": (UNSET, 50)}})
+    apart = "2 by themselves: they have a setting of the whole machine"
+    assert said(system) == f"2 points side by side, {apart}, 5 turns in each repetition"
+
+
+def test_who_stands_side_by_side() -> None:
+    """Those of a setting; of a sweep as many as there is room for; each by itself if said so."""
+    testbed, tester = studies.a_testbed("embedded"), make_tester("xdpgen")
+    pipelines = validated(StudySpec, {**studies.FAKE, "pipeline": PIPELINES}, "s").pipeline
+    study = studies.study(testbed="embedded", tester="xdpgen", forwarders=["xdp", "linux-bridge"])
+    study = study.model_copy(update={"pipeline": pipelines})
+    plan = make_plan(study, testbed, tester)
+
+    def sizes(given: StudySpec, alone: str = "") -> list[int]:
+        groups = in_groups(plan, given, plan.order, alone)
+        assert sorted((each for group in groups for each in group), key=repr) == sorted(plan.order, key=repr)
+        assert all(len({each.number for each in group}) == 1 for group in groups)
+        return [len(group) for group in groups]
+
+    assert sizes(study) == [2] * (study.repetitions * len(PIPELINES))
+    swept = validated(StudySpec, {**studies.FAKE, "sweep": {}}, "s").sweep
+    assert sizes(study.model_copy(update={"sweep": swept})) == [MOST_BESIDE, 2] * study.repetitions
+    assert set(sizes(study, "its ports are there once")) == {1}
 
 
 #: Each another piece of work.

@@ -2,8 +2,8 @@
 """The fewest settings to change from the default to come near the best, as far as `compare` confirms each step.
 
 The steps are chosen on one half of the repetitions and confirmed on the other. Only settings that matter are changed.
-Configurations that differ in others alone are paired, one pair for each undisturbed repetition of the other half; where
-a design has too few such pairs, the means of a repetition are. Configurations that lost frames (`outliers.lossy`) are
+Configurations that differ in others alone are paired, one pair for each repetition of the other half; where a
+design has too few such pairs, the means of a repetition are. Configurations that lost frames (`outliers.lossy`) are
 nobody's aim.
 """
 

@@ -3,8 +3,7 @@
 
 A setting *matters* when one of its levels differs from the default level, or an interaction by two with it does
 (`effects`). Of one that does not, *no effect seen* is said only where the corrected intervals of all its levels lie
-within a factor of `EFFECT` of the default; else it was *too disturbed to say*, by repetitions marked as disturbed, or
-it is *too little to tell*.
+within a factor of `EFFECT` of the default; else it is *too little to tell*.
 
 Importance is shown with that and decides nothing: a forest of trees is grown on four fifths of the configurations; on
 the rest, one setting is shuffled, and what the prediction loses is that setting's importance (Breiman 2001), as a share

@@ -17,6 +17,7 @@ import yaml
 from lab.command import Done, start, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
+from xdplab.hosts import freezer
 from xdplab.measure import make_method
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
@@ -102,6 +103,10 @@ class Lab:
         """Namespaces of this testbed."""
         return [path.name for path in Path("/run/netns").glob(f"xdplab-{self.tag}-*")]
 
+    def cgroups(self) -> list[Path]:
+        """Cgroups of this testbed, wherever they are mounted."""
+        return cgroups(f"xdplab-{self.tag}-")
+
     def processes(self) -> dict[int, str]:
         """Everything that a run of this test has started: it inherited our XDPLAB_STATE."""
         mark = f"XDPLAB_STATE={self.state}".encode()
@@ -116,6 +121,7 @@ class Lab:
 
     def assert_nothing_left(self) -> None:
         """Nothing of this testbed is left on the machine."""
+        assert self.cgroups() == []
         assert self.namespaces() == []
         assert self.processes() == {}
         assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
@@ -125,11 +131,26 @@ class Lab:
 
     def sweep(self) -> None:
         """Remove what a failed test left, so that the machine is as it was."""
+        for path in self.cgroups():
+            freezer.remove(path)
         for pid in self.processes():
             if pid != os.getpid():
                 os.kill(pid, signal.SIGKILL)
         for name in self.namespaces():
             subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def cgroups(beginning: str) -> list[Path]:
+    """Those whose names begin so."""
+    found = os.walk("/sys/fs/cgroup")
+    return [Path(folder, name) for folder, names, _ in found for name in names if name.startswith(beginning)]
+
+
+def frozen(cgroup: Path) -> bool:
+    """By the kernel's word."""
+    if (cgroup / "freezer.state").exists():
+        return (cgroup / "freezer.state").read_text(encoding="ascii") == "FROZEN\n"
+    return "frozen 1" in (cgroup / "cgroup.events").read_text(encoding="ascii")
 
 
 def hugepages() -> int:

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
+from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import make_knob
 from xdplab.model import (
@@ -348,7 +349,8 @@ class StudyRun:
                     self._listener.starting(repetition.point, repetition.number, number, of, left_s)
                     key = repetition.point.id, repetition.number
                     self._taken = [each for each in self._job.earlier_trials if (each.point_id, each.repetition) == key]
-                    session = self._session(repetition, self._testbed.beside(places[repetition.point.id]))
+                    place = self._testbed.beside(places[repetition.point.id])
+                    session = self._session(repetition, place, place.freezer)
                     sessions.append(session)
                     stack.callback(session.end)
                     session.begin()
@@ -404,7 +406,9 @@ class StudyRun:
         self._testbed.reconnect()
         self._testers.close()
 
-    def _session(self, repetition: Repetition, testbed: Testbed | None = None) -> PointSession:
+    def _session(
+        self, repetition: Repetition, testbed: Testbed | None = None, freezer: Freezer | None = None
+    ) -> PointSession:
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
         return PointSession(
             SessionContext(
@@ -420,6 +424,7 @@ class StudyRun:
                 emit=self._emit,
                 may_repeat=self._repeats.may_repeat,
                 progress=self._listener.progress,
+                freezer=freezer,
             )
         )
 

@@ -3,8 +3,6 @@
 
 import contextlib
 import dataclasses
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +12,10 @@ from typing import Any, Literal
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
+from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
+from xdplab.hosts.waiting import comes_true
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (
@@ -48,6 +48,8 @@ from xdplab.testers import Tester, TesterContext
 
 #: How often the connection may be lost while everything is put back.
 _PUT_BACKS = 5
+#: How long a process that no longer answers may take to end.
+_DYING_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class SessionContext:
     #: Whether so many seconds of traffic may be repeated.
     may_repeat: Callable[[float], bool]
     progress: Callable[[str], None]
+    #: Of its forwarder's processes, where others stand beside it.
+    freezer: Freezer | None = None
 
 
 class PointSession:
@@ -123,7 +127,8 @@ class PointSession:
         self._link: LinkLost | None = None
         #: Whether nothing more is measured, and whether that has been raised.
         self._over = self._raised = False
-        #: Its processes are stopped.
+        self._freezer = context.freezer
+        #: Whether its processes may be frozen.
         self._asleep = False
         #: Of the trials, in a repetition whose points take turns.
         self._turn: int | None = None
@@ -189,20 +194,21 @@ class PointSession:
         self._over = self._raised = True
 
     def sleep(self) -> None:
-        """Its processes are stopped while others measure: they poll nothing, and the kernel forwards what comes."""
-        self._asleep = True
-        self._signal(signal.SIGSTOP)
+        """Its processes are frozen while others measure: they poll nothing, and the kernel forwards what comes.
+
+        Where none of them has its frames, it costs nothing awake.
+        """
+        if self._freezer is not None and self._forwarder.pids():
+            self._asleep = True
+            with self._failing():
+                self._freezer.freeze()
 
     def wake(self) -> None:
-        """The opposite, of what this session has stopped: a forwarder of another machine is never asked to sleep."""
-        if self._asleep:
-            self._signal(signal.SIGCONT)
-        self._asleep = False
-
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self._forwarder.pids():
-            with contextlib.suppress(ProcessLookupError):  # its crash is seen by its own turn
-                os.kill(pid, number)
+        """The opposite, where it is asleep."""
+        if self._freezer is not None and self._asleep:
+            with self._failing():
+                self._freezer.thaw()
+                self._asleep = False
 
     @contextlib.contextmanager
     def _own_time(self) -> Iterator[None]:
@@ -239,9 +245,9 @@ class PointSession:
         Raises:
             LinkLost: as `carry_out`.
         """
-        self.wake()
         with self._own_time():
             try:
+                self.wake()
                 if not self._over:
                     with self._failing():
                         prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
@@ -502,6 +508,7 @@ class PointSession:
                 stack.callback(self._wait_for_queues)
             stack.callback(self._stop)
             stack.callback(self._tester.close if fresh else self._tester.rest)
+            stack.callback(self.wake)  # also when the wake before was interrupted: what is frozen cannot be stopped
 
     def _give_cards_back(self) -> None:
         """Before what is set on their interfaces."""
@@ -530,6 +537,8 @@ class PointSession:
 
     def _with_cause(self, message: str) -> str:
         """A tester's complaint, with the forwarder's death in front when that is the cause."""
+        # sockets are closed a moment before the end; one that was killed while it was frozen dies when it wakes
+        comes_true(lambda: self._forwarder.crashed() is not None, _DYING_S)
         ended = self._forwarder.crashed()
         return message if not ended or ended in message else f"{ended}; {message}"
 

@@ -161,9 +161,12 @@ def test_kill_9_leaves_nobody_asleep(lab: Lab, kind: str) -> None:
     lab.assert_nothing_left()
 
 
-def test_an_interrupt_wakes_and_ends_all(lab: Lab) -> None:
+def test_an_interrupt_wakes_and_ends_all(lab: Lab, kind: str) -> None:
     done = lab.run(
-        {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGINT"}, forwarders=["ovs-afxdp", "xsk"], method=METHOD
+        {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGINT"},
+        {"LAB_FREEZER": kind},
+        forwarders=["ovs-afxdp", "xsk"],
+        method=METHOD,
     )
     assert done.code == 130
     lab.assert_nothing_left()

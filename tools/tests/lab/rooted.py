@@ -14,10 +14,9 @@ from typing import Any
 
 import yaml
 
-from lab.command import Done, start, xdplab
+from lab.command import Done, start, wait_for, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
-from xdplab.hosts import freezer
 from xdplab.measure import make_method
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
@@ -131,11 +130,14 @@ class Lab:
 
     def sweep(self) -> None:
         """Remove what a failed test left, so that the machine is as it was."""
-        for path in self.cgroups():
-            freezer.remove(path)
         for pid in self.processes():
             if pid != os.getpid():
                 os.kill(pid, signal.SIGKILL)
+        for path in self.cgroups():
+            if (path / "freezer.state").exists():  # else they have ended
+                (path / "freezer.state").write_text("THAWED", encoding="ascii")
+            wait_for(lambda path=path: not (path / "cgroup.procs").read_text(encoding="ascii"), f"the end of {path}", 3)
+            path.rmdir()
         for name in self.namespaces():
             subprocess.run(["ip", "netns", "delete", name], check=False)
 

@@ -179,7 +179,13 @@ def test_the_next_freezer_is_taken_where_the_first_is_none(
     kernel: Kernel, made: Freezer, remembered: list[str], told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel.mount("v2", "v1")
-    monkeypatch.setattr(freezer, "_CONTROLS", {"v1": freezer._CONTROLS["v1"]})  # Linux before 5.2
+    write = kernel.write
+
+    def refused(path: Path, text: str) -> None:
+        kernel.forbidden = path.parent.parent.name == "v2"
+        write(path, text)
+
+    monkeypatch.setattr(freezer, "_write", refused)
     made.freeze()
     assert remembered == [str(kernel.folder / kind / NETNS) for kind in ("v2", "v1")]
     assert words(kernel, "freezer.state") == ["FROZEN"]

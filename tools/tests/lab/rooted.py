@@ -122,7 +122,8 @@ class Lab:
         """Nothing of this testbed is left on the machine."""
         assert self.cgroups() == []
         assert self.namespaces() == []
-        assert self.processes() == {}
+        running = self.processes()
+        assert running == {}, running
         assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
         left = {path.name for path in self.state.iterdir()} if self.state.exists() else set()
         own = {f"{self.name}.{what}" for what in ("lock", "calibrations", "calibrations.partial")}

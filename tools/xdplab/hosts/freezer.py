@@ -86,7 +86,6 @@ class Freezer:
             self._remember(str(path))
             try:
                 path.mkdir(exist_ok=True)
-                _control(path)
                 self._gather(path)
             except OSError as exc:
                 reasons.append(f"{parent}: {exc.strerror}")
@@ -179,11 +178,11 @@ def remove(cgroup: Path) -> None:
 
 
 def _control(cgroup: Path) -> tuple[str, str, dict[bool, tuple[str, str]]]:
-    """Raises FileNotFoundError where it has none: version 2 before Linux 5.2."""
+    """Raises FileNotFoundError where it is gone."""
     for control in _CONTROLS.values():
         if (cgroup / control[0]).exists():
             return control
-    raise FileNotFoundError(2, "it has no freezer", str(cgroup))
+    raise FileNotFoundError(2, "there is no such cgroup", str(cgroup))
 
 
 def _set(cgroup: Path, *, frozen: bool) -> None:

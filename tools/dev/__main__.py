@@ -139,6 +139,23 @@ def false_alarms(
         )
 
 
+@cli.command("asleep")
+def what_sleep_does(
+    forwarder: Annotated[str, typer.Argument(help="with its options, as in a study")],
+    pipeline: Annotated[str, typer.Option(help="cross or conntrack")] = "cross",
+    nap: Annotated[list[float] | None, typer.Option(help="how long it sleeps, in s; may be repeated")] = None,
+    testbed: TestbedName = "embedded",
+) -> None:
+    """Freeze a forwarder as between its turns: frames after it, what Open vSwitch still knows, what is logged.
+
+    Example: python tools/dev asleep ovs-afxdp --nap 15
+    """
+    from dev.asleep import asleep
+
+    for line in asleep(forwarder, pipeline, nap or [1, 5, 15], testbed):
+        print(line, flush=True)
+
+
 @cli.command("data-format")
 def format_of_data() -> None:
     """Print docs/data-format.md, made of the models.

@@ -78,6 +78,7 @@ def test_down_after_kill_9_leaves_nothing(lab: Lab, moment: dict[str, Any]) -> N
     assert lab.namespaces()
     down = lab.down()
     assert (down.code, down.complaints) == (0, [])
+    wait_for(lambda: not lab.processes(), "the tester's end", 2)
     lab.assert_nothing_left()
 
 
@@ -91,6 +92,7 @@ def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
     assert f"hugepages_2m back to {before}" in down.out
     assert hugepages() == before
     assert lab.namespaces() == []
+    wait_for(lambda: not lab.processes(), "the tester's end", 2)
     lab.assert_nothing_left()
 
 

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwarders side by side, for real: who is not in turn sleeps, who dies asleep fails alone, nothing stays behind."""
 
+import secrets
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import studies
+from lab import saboteur, studies
 from lab.command import wait_for
-from lab.rooted import Lab
+from lab.rooted import Lab, cgroups, frozen
 
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
+from xdplab.hosts import NetnsHost, freezer
+from xdplab.model import TestbedSpec
 from xdplab.runner.session import PointSession
+from xdplab.testbed.embedded import EmbeddedTestbed
 
 pytestmark = pytest.mark.root
 
@@ -28,19 +31,45 @@ METHOD = {
 TRIAL = "lab.saboteur:QuickXdpgen.measure"
 
 
-def stopped(pids: tuple[int, ...]) -> set[bool]:
-    """Whether each of these processes is stopped; the last of its threads is some microseconds later."""
-    for _ in range(20):
-        found = {Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2][0] == "T" for pid in pids}
-        if found == {True}:
-            break
-        time.sleep(0.001)
+#: How processes are put to sleep: `none` is by signals.
+KINDS = ("v2", "v1", "none")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """One of them, where it is mounted."""
+    found = str(request.param)
+    if found != "none" and not saboteur.freezers(found):
+        pytest.skip(f"no freezer of cgroup {found} can be used here")
     return found
 
 
+def state(pid: int) -> str:
+    """`Z` where it has ended and nobody has asked how; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2][0]
+    except OSError:
+        return ""
+
+
+def is_asleep(pid: int, kind: str) -> bool:
+    """By the kernel's word."""
+    if kind == "none":
+        return state(pid) == "T"
+    return any(frozen(path) for path in cgroups("xdplab-") if str(pid) in (path / "cgroup.procs").read_text().split())
+
+
+def ran_ns(pids: set[int]) -> int:
+    """CPU time of all threads."""
+    files = (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return sum(int(path.read_text(encoding="ascii").split()[0]) for path in files)
+
+
 @pytest.mark.usefixtures("in_process")
-def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     seen: list[tuple[str, set[bool], set[bool]]] = []
+    used_ns: list[int] = []
+    names: set[str] = set()
     there: dict[str, PointSession] = {}
     begin, measure = PointSession.begin, PointSession.measure
 
@@ -48,11 +77,22 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
         begin(self, before)
         there[self.point.id] = self
 
-    def measured(self: PointSession) -> None:
-        others = [each.forwarder.pids() for key, each in there.items() if key != self.point.id]
-        seen.append((self.point.id, stopped(self.forwarder.pids()), set().union(*map(stopped, others))))
-        measure(self)
+    def processes(session: PointSession) -> set[int]:
+        """Also those that have no sockets; but of `xdp` there is one that only waits for the end."""
+        assert isinstance(session.dut.host, NetnsHost)
+        return freezer.processes_of(session.dut.host.netns) if session.forwarder.pids() else set()
 
+    def measured(self: PointSession) -> None:
+        own = processes(self)
+        others = set().union(*(processes(each) for key, each in there.items() if key != self.point.id))
+        names.update(Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() for pid in others)
+        wait_for(lambda: all(is_asleep(pid, kind) for pid in others), "that the others are stopped", 3)
+        seen.append((self.point.id, {is_asleep(pid, kind) for pid in own}, {is_asleep(pid, kind) for pid in others}))
+        before_ns = ran_ns(others)
+        measure(self)
+        used_ns.append(ran_ns(others) - before_ns)
+
+    monkeypatch.setattr(freezer, "folders", lambda: iter(saboteur.freezers(kind)))
     monkeypatch.setattr(PointSession, "begin", begun)
     monkeypatch.setattr(PointSession, "measure", measured)
     study = studies.study(
@@ -68,6 +108,8 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
     trials = folder.trials()
     assert [each.reason for each in trials if each.status != "ok"] == []
     assert len(seen) == 2 * 3 * 3
+    assert names == {"ovsdb-server", "ovs-vswitchd", "xsk"}
+    assert max(used_ns) < 1_000_000, used_ns  # a turn takes 200 times that, and who polls uses all of it
     assert set().union(*(own for _, own, _ in seen)) == {False}
     assert set().union(*(others for _, _, others in seen)) == {True}
     orders = [tuple(point for point, *_ in seen[at : at + 3]) for at in range(0, len(seen), 3)]
@@ -87,8 +129,13 @@ def killed(target: str, **plan: Any) -> dict[str, Any]:
     return {"at": TRIAL, "after_s": 0.05, "signal": "SIGKILL", "target": target, **plan}
 
 
-def test_one_that_dies_fails_alone(lab: Lab) -> None:
-    lab.run(killed("ovs-vswitchd", needs="ovs-vswitchd"), forwarders=["ovs-afxdp", "linux-bridge"], method=METHOD)
+def test_one_that_dies_fails_alone(lab: Lab, kind: str) -> None:
+    lab.run(
+        killed("ovs-vswitchd", needs="ovs-vswitchd"),
+        {"LAB_FREEZER": kind},
+        forwarders=["ovs-afxdp", "linux-bridge"],
+        method=METHOD,
+    )
     lab.assert_nothing_left()
     bad, good = lab.rows()
     assert (good["status"], good["repetitions"]) == ("ok", 1)
@@ -96,20 +143,30 @@ def test_one_that_dies_fails_alone(lab: Lab) -> None:
     assert "ovs-vswitchd was ended by signal SIGKILL" in bad["reason"]
 
 
-def test_kill_9_leaves_nobody_asleep(lab: Lab) -> None:
+def test_kill_9_leaves_nobody_asleep(lab: Lab, kind: str) -> None:
     done = lab.run(
-        {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGKILL"}, forwarders=["ovs-afxdp", "xsk"], method=METHOD
+        {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGKILL"},
+        {"LAB_FREEZER": kind},
+        forwarders=["ovs-afxdp", "xsk"],
+        method=METHOD,
     )
     assert done.code == -signal.SIGKILL
+    left = lab.processes()
+    assert {"ovsdb-server", "ovs-vswitchd", "xsk"} <= set(left.values())
+    assert any(is_asleep(pid, kind) for pid in left)
+    assert len(lab.cgroups()) == (0 if kind == "none" else 2)
     down = lab.down()
     assert down.complaints == []
     wait_for(lambda: not lab.processes(), "the end of what slept", 3)
     lab.assert_nothing_left()
 
 
-def test_an_interrupt_wakes_and_ends_all(lab: Lab) -> None:
+def test_an_interrupt_wakes_and_ends_all(lab: Lab, kind: str) -> None:
     done = lab.run(
-        {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGINT"}, forwarders=["ovs-afxdp", "xsk"], method=METHOD
+        {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGINT"},
+        {"LAB_FREEZER": kind},
+        forwarders=["ovs-afxdp", "xsk"],
+        method=METHOD,
     )
     assert done.code == 130
     lab.assert_nothing_left()
@@ -118,3 +175,33 @@ def test_an_interrupt_wakes_and_ends_all(lab: Lab) -> None:
     assert [row["repetitions"] for row in lab.rows()] == [1, 1]
     taken = [(each.point_id, each.turn, each.clause) for each in lab.trials() if each.result]
     assert len(taken) == len(set(taken)) == 2 * 3 * 2
+
+
+#: One that left its parent, one in a namespace of its own, and one that comes after a line of input.
+HELPERS = "setsid --fork sleep 301; unshare --net sleep 302 & read line; sleep 303 & wait"
+
+
+def test_every_process_sleeps_wherever_it_has_gone(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freezer, "folders", lambda: iter(saboteur.freezers(kind)))
+    testbed = EmbeddedTestbed(TestbedSpec(name=f"sleep-{secrets.token_hex(2)}", kind="embedded"))
+    testbed.up()
+    try:
+        assert isinstance(testbed.dut, NetnsHost)
+        netns = testbed.dut.netns
+        helpers = testbed.dut.converse(["sh", "-c", HELPERS], log=tmp_path / "log")
+        for count in (3, 4):
+            wait_for(lambda count=count: len(freezer.processes_of(netns)) == count, f"{count} processes", 3)
+            found = freezer.processes_of(netns)
+            testbed.freezer.freeze()
+            wait_for(lambda found=found: all(is_asleep(pid, kind) for pid in found), "that they sleep", 3)
+            testbed.freezer.thaw()
+            assert not any(is_asleep(pid, kind) for pid in found)
+            helpers.send("go on")
+        assert len(cgroups(netns)) == (kind != "none")
+        assert bool(testbed.notes()) == (kind == "none")
+        testbed.freezer.freeze()
+    finally:
+        testbed.down()
+    assert cgroups(netns) == []
+    assert {state(pid) for pid in found} <= {"Z", ""}
+    helpers.stop()

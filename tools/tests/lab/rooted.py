@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from lab.command import Done, start, xdplab
+from lab.command import Done, start, wait_for, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import make_method
@@ -99,6 +99,10 @@ class Lab:
         """Namespaces of this testbed."""
         return [path.name for path in Path("/run/netns").glob(f"xdplab-{self.tag}-*")]
 
+    def cgroups(self) -> list[Path]:
+        """Cgroups of this testbed, wherever they are mounted."""
+        return cgroups(f"xdplab-{self.tag}-")
+
     def processes(self) -> dict[int, str]:
         """Everything that a run of this test has started: it inherited our XDPLAB_STATE."""
         mark = f"XDPLAB_STATE={self.state}".encode()
@@ -113,8 +117,10 @@ class Lab:
 
     def assert_nothing_left(self) -> None:
         """Nothing of this testbed is left on the machine."""
+        assert self.cgroups() == []
         assert self.namespaces() == []
-        assert self.processes() == {}
+        running = self.processes()
+        assert running == {}, running
         assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
         left = {path.name for path in self.state.iterdir()} if self.state.exists() else set()
         own = {f"{self.name}.{what}" for what in ("lock", "calibrations", "calibrations.partial")}
@@ -125,8 +131,26 @@ class Lab:
         for pid in self.processes():
             if pid != os.getpid():
                 os.kill(pid, signal.SIGKILL)
+        for path in self.cgroups():
+            if (path / "freezer.state").exists():  # else they have ended
+                (path / "freezer.state").write_text("THAWED", encoding="ascii")
+            wait_for(lambda path=path: not (path / "cgroup.procs").read_text(encoding="ascii"), f"the end of {path}", 3)
+            path.rmdir()
         for name in self.namespaces():
             subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def cgroups(beginning: str) -> list[Path]:
+    """Those whose names begin so."""
+    found = os.walk("/sys/fs/cgroup")
+    return [Path(folder, name) for folder, names, _ in found for name in names if name.startswith(beginning)]
+
+
+def frozen(cgroup: Path) -> bool:
+    """By the kernel's word."""
+    if (cgroup / "freezer.state").exists():
+        return (cgroup / "freezer.state").read_text(encoding="ascii") == "FROZEN\n"
+    return "frozen 1" in (cgroup / "cgroup.events").read_text(encoding="ascii")
 
 
 def hugepages() -> int:

@@ -6,6 +6,7 @@ child process without which a call does not count), `after_s` (later than its be
 `self`, or the name of a child process. LAB_TAG fixes the tag in the names of namespaces and links, so that a test
 knows its own next to those of others. LAB_XDP_ON names a port that is found to carry an XDP program. LAB_DIRECT is a
 folder of what the direct link carried, LAB_NO_PLOTS leaves plots out of reports: both take seconds of each run.
+LAB_FREEZER (v1, v2 or none) is the only freezer of cgroups that is found.
 """
 
 import functools
@@ -24,6 +25,7 @@ from typing import Any, ClassVar
 
 from hdrh.histogram import HdrHistogram
 
+from xdplab.hosts import freezer
 from xdplab.model import StreamResult, TrialResult, TrialSpec
 from xdplab.report import page
 from xdplab.testbed import embedded
@@ -34,6 +36,7 @@ from xdplab.tools import bpf_program
 
 #: What xdpgen sends on any machine whose CPU it has, and how often it is asked for that.
 _EASY_PPS, _CALIBRATIONS = 100_000.0, 20
+_FOLDERS = freezer.folders
 
 
 class SlowFake(FakeTester):
@@ -167,6 +170,11 @@ def _arm(plan: dict[str, Any]) -> None:
     setattr(owner, last, sabotaged)
 
 
+def freezers(kind: str) -> list[Path]:
+    """Where cgroups of one version can be made."""
+    return [path for path in _FOLDERS() if ("v2" if (path / "cgroup.controllers").exists() else "v1") == kind]
+
+
 def _occupy(role: str) -> None:
     """Have a program of somebody else on a port as soon as the testbed is up."""
     up = embedded.EmbeddedTestbed.up
@@ -185,6 +193,8 @@ def _occupy(role: str) -> None:
 
 if "LAB_NO_PLOTS" in os.environ:
     page.latency_plots = lambda *_: []
+if "LAB_FREEZER" in os.environ:
+    freezer.folders = lambda: iter(freezers(os.environ["LAB_FREEZER"]))  # type: ignore[misc,assignment]
 if "LAB_XDP_ON" in os.environ:
     _occupy(os.environ["LAB_XDP_ON"])
 if "LAB_TAG" in os.environ:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
+from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import make_knob
 from xdplab.model import (
@@ -319,7 +320,8 @@ class StudyRun:
                     self._listener.starting(repetition.point, repetition.number, number, of, left_s)
                     key = repetition.point.id, repetition.number
                     self._taken = [each for each in self._job.earlier_trials if (each.point_id, each.repetition) == key]
-                    session = self._session(repetition, self._testbed.beside(places[repetition.point.id]), beside=True)
+                    place = self._testbed.beside(places[repetition.point.id])
+                    session = self._session(repetition, place, place.freezer)
                     sessions.append(session)
                     stack.callback(session.end)
                     session.begin()
@@ -367,7 +369,9 @@ class StudyRun:
         self._testbed.reconnect()
         self._testers.close()
 
-    def _session(self, repetition: Repetition, testbed: Testbed | None = None, *, beside: bool = False) -> PointSession:
+    def _session(
+        self, repetition: Repetition, testbed: Testbed | None = None, freezer: Freezer | None = None
+    ) -> PointSession:
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
         return PointSession(
             SessionContext(
@@ -381,7 +385,7 @@ class StudyRun:
                 earlier=tuple(self._taken),
                 emit=self._emit,
                 progress=self._listener.progress,
-                beside=beside,
+                freezer=freezer,
             )
         )
 

@@ -3,8 +3,6 @@
 
 import contextlib
 import dataclasses
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
+from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, wait_for_queues
 from xdplab.hosts.signals import deferred
+from xdplab.hosts.waiting import comes_true
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (
@@ -49,6 +49,8 @@ from xdplab.testers import Tester, TesterContext
 
 #: How often the connection may be lost while everything is put back.
 _PUT_BACKS = 5
+#: How long a process that no longer answers may take to end.
+_DYING_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class SessionContext:
     earlier: Sequence[TrialRecord]
     emit: Callable[[TrialRecord], None]
     progress: Callable[[str], None]
-    #: It stands beside others, and is not alone awake.
-    beside: bool = False
+    #: Of its forwarder's processes, where others stand beside it.
+    freezer: Freezer | None = None
 
 
 class PointSession:
@@ -120,11 +122,11 @@ class PointSession:
         self._link: LinkLost | None = None
         #: Whether nothing more is measured, and whether that has been raised.
         self._over = self._raised = False
-        #: Its processes are stopped.
+        self._freezer = context.freezer
+        #: Whether its processes may be frozen.
         self._asleep = False
         #: Of the trials, in a repetition whose points take turns.
         self._turn: int | None = None
-        self._beside = context.beside
         #: Of `step`: what carries out the trials.
         self._steps: greenlet | None = None
 
@@ -184,6 +186,9 @@ class PointSession:
         if self._steps is None:
             self._steps = greenlet(self.measure)
         self.wake()
+        if self._over:  # it cannot be waked
+            self._leave_off()
+            return False
         try:
             self._steps.switch()
         finally:
@@ -201,24 +206,30 @@ class PointSession:
     def abandon(self) -> None:
         """Put everything back at its end, and do not record that it is over."""
         self._over = self._raised = True
+        self._leave_off()
+
+    def _leave_off(self) -> None:
+        """What `step` began is not gone on with; awake, because a method may still ask its forwarder for something."""
         if self._steps and self._steps is not getcurrent():
+            self.wake()
             self._steps.throw()
 
     def sleep(self) -> None:
-        """Its processes are stopped while others measure: they poll nothing, and the kernel forwards what comes."""
-        self._asleep = True
-        self._signal(signal.SIGSTOP)
+        """Its processes are frozen while others measure: they poll nothing, and the kernel forwards what comes.
+
+        Where none of them has its frames, it costs nothing awake.
+        """
+        if self._freezer is not None and self._forwarder.pids():
+            self._asleep = True
+            with self._failing():
+                self._freezer.freeze()
 
     def wake(self) -> None:
-        """The opposite, of what this session has stopped: a forwarder of another machine is never asked to sleep."""
-        if self._asleep:
-            self._signal(signal.SIGCONT)
-        self._asleep = False
-
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self._forwarder.pids():
-            with contextlib.suppress(ProcessLookupError):  # its crash is seen by its own turn
-                os.kill(pid, number)
+        """The opposite, where it is asleep."""
+        if self._freezer is not None and self._asleep:
+            with self._failing():
+                self._freezer.thaw()
+                self._asleep = False
 
     @contextlib.contextmanager
     def _own_time(self) -> Iterator[None]:
@@ -236,6 +247,8 @@ class PointSession:
             yield
         except Unsupported as exc:
             self._over, self._status, self._reason = True, "unsupported", str(exc)
+        except GreenletExit:
+            raise  # whoever ends it has said why
         except (JournalFailed, InputError, Interrupted):
             self.abandon()
             raise
@@ -255,9 +268,9 @@ class PointSession:
         Raises:
             LinkLost: as `carry_out`.
         """
-        self.wake()
         with self._own_time():
             try:
+                self.wake()
                 if not self._over:
                     with self._failing():
                         prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
@@ -458,7 +471,7 @@ class PointSession:
             forwarder=self._forwarder,
             still_well=self._forwarder.crashed,
             trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
-            beside=self._beside,
+            beside=self._freezer is not None,
         )
 
     def _clean_up(self) -> list[str]:
@@ -493,6 +506,7 @@ class PointSession:
                 stack.callback(self._wait_for_queues)
             stack.callback(self._stop)
             stack.callback(self._tester.close if fresh else self._tester.rest)
+            stack.callback(self.wake)  # also when the wake before was interrupted: what is frozen cannot be stopped
 
     def _give_cards_back(self) -> None:
         """Before what is set on their interfaces."""
@@ -521,6 +535,8 @@ class PointSession:
 
     def _with_cause(self, message: str) -> str:
         """A tester's complaint, with the forwarder's death in front when that is the cause."""
+        # sockets are closed a moment before the end; one that was killed while it was frozen dies when it wakes
+        comes_true(lambda: self._forwarder.crashed() is not None, _DYING_S)
         ended = self._forwarder.crashed()
         return message if not ended or ended in message else f"{ended}; {message}"
 

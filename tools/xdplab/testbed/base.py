@@ -9,6 +9,7 @@ from pathlib import Path as FilePath
 from typing import Literal, Protocol
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
+from xdplab.hosts.freezer import Freezer
 from xdplab.model import CpuLayout, InputError, Path, TestbedSpec
 from xdplab.testbed.state import TestbedLock, working_folder
 
@@ -128,6 +129,10 @@ class Testbed(Protocol):
     @property
     def clock(self) -> tuple[bool, str]:
         """Whether the tester's ports share one clock, so that a one-way latency means something, and why."""
+
+    @property
+    def freezer(self) -> Freezer | None:
+        """Of what a forwarder has running on its middle host; None where it cannot be put to sleep."""
 
     def beside(self, number: int) -> "Testbed":
         """Place `number` for a forwarder that stands next to others, from 0 on, which is this testbed itself.

@@ -20,6 +20,7 @@ from pathlib import Path as FilePath
 from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.hosts.agent.cpus import HeldCpus
 from xdplab.hosts.base import cpu_in_use
+from xdplab.hosts.freezer import Freezer, processes_of, remove
 from xdplab.hosts.kernel import offloads_off
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.testbed.base import OneMachine, Port, default_layout, usable_cpus
@@ -48,6 +49,7 @@ class EmbeddedTestbed(OneMachine):
         self._one_tester_host = one_tester_host
         self._tag = secrets.token_hex(2)
         self._beside: list[EmbeddedTestbed] = []
+        self._notes: dict[str, None] = {}
         self._name_all(pods)
 
     def _name_all(self, pods: int) -> None:
@@ -57,6 +59,8 @@ class EmbeddedTestbed(OneMachine):
         self._netns = {host: f"xdplab-{tag}-{host}{place}" for host in (*"ABC", *_pod_names(pods))}
         self._hosts = {host: NetnsHost(host, netns) for host, netns in self._netns.items()}
         self.pods = tuple(self._hosts[name] for name in _pod_names(pods))
+        #: Of what runs on B.
+        self.freezer = Freezer(self._netns["B"], self._remember_cgroup, self._notes.setdefault)
         self.ports = {
             role: Port(
                 role=role,
@@ -125,6 +129,10 @@ class EmbeddedTestbed(OneMachine):
         for role in ("b0", "b1", "d0", "d1"):  # the peers that frames are redirected to
             self._switch_napi_on(self.ports[role])
 
+    def notes(self) -> list[str]:
+        """Why forwarders could not be frozen."""
+        return list(self._notes)
+
     def down(self) -> None:
         """Remove everything that `up` made; safe to call twice."""
         if self.lock.held:
@@ -160,6 +168,10 @@ class EmbeddedTestbed(OneMachine):
             self.lock.remember(netns=before)
             raise
 
+    def _remember_cgroup(self, path: str) -> None:
+        before = self.lock.state().get("cgroups", [])
+        self.lock.remember(cgroups=sorted({*before, path}))
+
     def _add_link(self, left: Port, right: Port) -> None:
         queues = ["numrxqueues", str(self.spec.queues), "numtxqueues", str(self.spec.queues)]
         ends = []
@@ -186,7 +198,12 @@ def _is_taken(netns: str) -> bool:
 
 
 def _remove(lock: TestbedLock) -> list[str]:
-    """Kill what runs in the namespaces of the state file, remove them, and verify that they are gone."""
+    """Kill what runs in the cgroups and namespaces of the state file, remove them, and verify that they are gone.
+
+    Cgroups first: what is frozen cannot be killed otherwise.
+    """
+    for cgroup in lock.state().get("cgroups", ()):
+        remove(FilePath(cgroup))
     removed = []
     local = LocalHost()
     for netns in lock.state().get("netns", ()):
@@ -198,16 +215,15 @@ def _remove(lock: TestbedLock) -> list[str]:
     for netns in removed:
         if _is_taken(netns):
             raise XdplabError(f"namespace {netns} is still there; `ip netns delete {netns}` says why")
-    lock.remember(netns=[])
+    lock.remember(netns=[], cgroups=[])
     return removed
 
 
 def _kill_all(netns: str) -> None:
-    """Kill each process in a namespace and wait until none is left (2 s at the most)."""
+    """Kill each process in a namespace, and what is below it, and wait until none is left (2 s at the most)."""
     deadline = time.monotonic() + 2.0
     while time.monotonic() < deadline:
-        pids = [int(pid) for pid in LocalHost().run(["ip", "netns", "pids", netns]).stdout.split()]
-        pids = [pid for pid in pids if pid != os.getpid()]
+        pids = processes_of(netns) - {os.getpid()}
         if not pids:
             return
         for pid in pids:

@@ -12,6 +12,8 @@ from xdplab.testbed.state import TestbedLock, working_folder
 class FakeTestbed(OneMachine):
     """Ports that exist in name only."""
 
+    freezer = None
+
     def __init__(self, spec: TestbedSpec) -> None:
         self.spec = spec
         self.layout = CpuLayout(tester_tx=0, forwarder=1)

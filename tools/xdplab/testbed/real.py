@@ -31,6 +31,8 @@ _RECONNECTS = 5
 class HostsTestbed:
     """Machines that are there before a run and after it."""
 
+    freezer = None
+
     pods: tuple[NetnsHost, ...] = ()
 
     def __init__(self, spec: TestbedSpec) -> None:

@@ -25,6 +25,7 @@ class _State(BaseModel):
 
     boots: dict[str, str] = {}
     netns: list[str] = []
+    cgroups: list[str] = []
     links: list[str] = []
     ports: dict[PortRole, dict[str, Any]] = {}
     cards: dict[PortRole, dict[str, Any]] = {}
@@ -154,7 +155,9 @@ class TestbedLock:
     def changed(self) -> bool:
         """Whether the state file names something that is to be put back or removed."""
         state = self.state()
-        return any(state.get(key) for key in ("netns", "ports", "cards", "links", "settings", "own_settings"))
+        return any(
+            state.get(key) for key in ("netns", "cgroups", "ports", "cards", "links", "settings", "own_settings")
+        )
 
     def acquire_unchanged(self) -> None:
         """Take the lock for building: what a killed run left would be forgotten, or taken for the state before.

@@ -44,10 +44,10 @@ def reap(machine: Machine) -> None:
                     os.waitpid(pid, os.WNOHANG)
 
 
-def descendants() -> list[int]:
-    """Every process below this one."""
+def descendants(*pids: int) -> list[int]:
+    """Every process below those, or below this one."""
     found: list[int] = []
-    queue = [os.getpid()]
+    queue = list(pids) or [os.getpid()]
     while queue:
         pid = queue.pop()
         for task in _names(f"/proc/{pid}/task"):

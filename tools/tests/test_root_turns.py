@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forwarders side by side, for real: who is not in turn sleeps, who dies asleep fails alone, nothing stays behind."""
 
+import itertools
 import secrets
 import signal
 from pathlib import Path
@@ -14,7 +15,8 @@ from lab.rooted import Lab, cgroups, frozen
 from xdplab import app
 from xdplab.cli.progress import ConsoleListener
 from xdplab.hosts import NetnsHost, freezer
-from xdplab.model import TestbedSpec
+from xdplab.methods.latency import Latency
+from xdplab.model import TestbedSpec, TrafficSpec
 from xdplab.runner.session import PointSession
 from xdplab.testbed.embedded import EmbeddedTestbed
 
@@ -71,7 +73,7 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
     used_ns: list[int] = []
     names: set[str] = set()
     there: dict[str, PointSession] = {}
-    begin, measure = PointSession.begin, PointSession.measure
+    begin, measure = PointSession.begin, Latency.measure
 
     def begun(self: PointSession, before: str = "") -> None:
         begin(self, before)
@@ -82,19 +84,19 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
         assert isinstance(session.dut.host, NetnsHost)
         return freezer.processes_of(session.dut.host.netns) if session.forwarder.pids() else set()
 
-    def measured(self: PointSession) -> None:
-        own = processes(self)
-        others = set().union(*(processes(each) for key, each in there.items() if key != self.point.id))
+    def measured(method: Latency, session: PointSession, traffic: TrafficSpec) -> None:
+        own = processes(session)
+        others = set().union(*(processes(each) for key, each in there.items() if key != session.point.id))
         names.update(Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() for pid in others)
         wait_for(lambda: all(is_asleep(pid, kind) for pid in others), "that the others are stopped", 3)
-        seen.append((self.point.id, {is_asleep(pid, kind) for pid in own}, {is_asleep(pid, kind) for pid in others}))
+        seen.append((session.point.id, {is_asleep(pid, kind) for pid in own}, {is_asleep(pid, kind) for pid in others}))
         before_ns = ran_ns(others)
-        measure(self)
+        measure(method, session, traffic)
         used_ns.append(ran_ns(others) - before_ns)
 
     monkeypatch.setattr(freezer, "folders", lambda: iter(saboteur.freezers(kind)))
     monkeypatch.setattr(PointSession, "begin", begun)
-    monkeypatch.setattr(PointSession, "measure", measured)
+    monkeypatch.setattr(Latency, "measure", measured)
     study = studies.study(
         testbed="embedded",
         tester="quick",
@@ -205,3 +207,19 @@ def test_every_process_sleeps_wherever_it_has_gone(kind: str, tmp_path: Path, mo
     assert cgroups(netns) == []
     assert {state(pid) for pid in found} <= {"Z", ""}
     helpers.stop()
+
+
+def test_searches_advance_side_by_side(results: Path, lab: Lab) -> None:
+    """Trial by trial: neither has ended its search before the other has begun."""
+    done = lab.run(
+        forwarders=["xdp", "linux-bridge"],
+        method={"name": "throughput", "preset": "quick", "loss_ratios": [0.0], "budget_s": 3, "drain_s": 0.1},
+        tester="xdpgen",
+        traffic={"frame_bytes": 64},
+    )
+    assert done.code == 0, done.err
+    order = [each.point_id for each in lab.trials() if each.purpose == "search"]
+    first, second = dict.fromkeys(order)
+    assert order.index(second) < len(order) - 1 - order[::-1].index(first)
+    changes = sum(one != other for one, other in itertools.pairwise(order))
+    assert changes > min(order.count(first), order.count(second)) / 2

@@ -23,10 +23,10 @@ from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
 from xdplab.report.bars import ratio_chart, throughput_chart
 from xdplab.report.chart import distribution_chart
-from xdplab.report.course import course_charts, rows_of
 from xdplab.report.order import panels
 from xdplab.report.page import Page, templates
 from xdplab.report.sizes import size_charts
+from xdplab.report.strip import course
 from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
 
@@ -51,7 +51,6 @@ def render(of: Run) -> str:
     page = Page(run, of.method, trials, summaries, of.answer)
     compared = of.answer.comparison
     marked = {compared.point, compared.reference} if compared else set()
-    rows = rows_of(run, trials)
     own = of.method.sections(page) if not sweeps else []  # a sweep has sections of its own
     return with_contents(
         templates()
@@ -75,8 +74,7 @@ def render(of: Run) -> str:
             failures=[trial for trial in trials if trial.status == "failed"],
             offloads=_offloads(run, trials),
             panels=[] if sweeps else panels(orders(of.method, summaries), marked),
-            rows=rows,
-            course=[Page.chart(chart) for chart in course_charts(run, rows)],
+            course=course(of),
             titles={point_id: point.title for point_id, point in run.points.items()},
             dead_time=overhead(trials),
             share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,

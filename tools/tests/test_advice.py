@@ -85,7 +85,7 @@ def test_two_forwarders_have_their_answer_and_no_advice() -> None:
 def test_who_lost_frames_is_named_with_its_share() -> None:
     trials = [*measured(OVS, 2), *measured(PACKET, 30, frames=1600), *measured(XDP, 0.7)]
     (found,) = [each for each in advice([OVS, PACKET, XDP], trials) if each.goal.startswith("frames lost")]
-    assert found.text == "OVS on AF_PACKET (20 %); none by 2 others, in the trials that count"
+    assert found.text == "OVS on AF_PACKET (20 %); none by 2 others"
 
 
 def test_a_percentile_that_is_a_lost_frame_s_stands_in_nobody_s_way() -> None:
@@ -114,8 +114,8 @@ def test_the_report_has_it_with_its_limits_and_plain_names_with_what_to_type() -
     run = run_record(OVS, PACKET, XDP, study={**LATENCY, "repetitions": 5})
     html = render(run, [*measured(OVS, 2), *measured(PACKET, 30), *measured(XDP, 0.7)])
     assert "Which should you use" in html
-    assert "What they are of: simulated: figures of no machine" in html
-    assert '>OVS on AF_XDP</a><div class="soft">ovs-afxdp<br>' in html
+    assert "<caption>simulated: figures of no machine</caption>" in html
+    assert ">OVS on AF_XDP</a>" in html
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_leader_is_who_is_ahead_in_rounds_where_medians_are_of_different_rep
     assert theirs.value("p50_us") == pytest.approx(14, 0.01)
     contenders = [Contender(each, P50, each.plain_name, "here") for each in (ours, theirs)]
     for order in (contenders, contenders[::-1]):
-        ((_, text, said),) = standings(order)
+        ((_, text, said, *_),) = standings(order)
         assert said
         assert text.startswith("XDP redirect is ahead with 15.9 µs, 1.4 times as fast as Linux bridge")
     found = compare_points(theirs, ours, "p50_us")
@@ -172,7 +172,7 @@ def test_where_comparisons_go_round_in_a_circle_nobody_is_ahead_of_all(monkeypat
         return real(other, one, metric) if turned else real(one, other, metric)
 
     monkeypatch.setattr(ranking, "compare_points", circular)
-    ((_, text, said),) = standings([Contender(each, P50, each.plain_name, "here") for each in summaries])
+    ((_, text, said, *_),) = standings([Contender(each, P50, each.plain_name, "here") for each in summaries])
     assert said
     assert text.startswith("undecided between ")
 

@@ -41,7 +41,8 @@ def test_show_prints_a_table_and_the_reasons(cli: Callable[..., Done], tmp_path:
     path = studies.study_file(tmp_path, forwarders=["fake", "fake:fail_to_start=true"], repetitions=1)
     cli("run", path)
     out = cli("show").out.splitlines()
-    assert out[0].split()[:4] == ["forwarder", "mode", "bytes", "kpps"]
+    assert out[0].startswith("No answer: ")
+    assert any(line.split()[:3] == ["forwarder", "bytes", "kpps"] for line in out)
     assert "fake:fail_to_start=true: failed: fake: did not start, as its option fail_to_start asked for" in out
 
 

@@ -26,7 +26,7 @@ from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec, TrialRecord
 from xdplab.model.published import published_figure
 from xdplab.report.bars import rate_chart
-from xdplab.report.chart import distribution_chart, repetition_chart
+from xdplab.report.chart import distribution_chart
 from xdplab.report.exports import FORMS
 from xdplab.report.log import describe
 from xdplab.report.page import fixed, kpps
@@ -58,8 +58,6 @@ def test_a_percentile_that_is_not_carried_is_shown_nowhere() -> None:
         shown = [figure_column(figure("p99_us")), *range_columns(figure("p99_us"))]
         found = [each.of(one) for each in shown] + [one.p99_us]
         assert [value is not None for value in found] == [known] * 4
-        drawn = {series.name: len(series.x) for series in repetition_chart([one]).series}
-        assert drawn == {"p50": 3} | ({"p99": 3} if known else {})
     assert describe(trial(A, 0, HUNDRED)) == "p50 1.05 us, lost 0 of 100"
     assert "p99" in describe(trial(A, 0, HUNDRED * 12))
 

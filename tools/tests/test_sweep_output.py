@@ -88,7 +88,7 @@ def test_the_report_of_a_sweep_has_the_sections_and_no_curve_per_point(
 ) -> None:
     assert cli("report", "simulated").code == 0
     html = run.report.read_text(encoding="utf-8")
-    assert html.count("<svg") == 3  # and one of all trials over time
+    assert html.count("<svg") == 3  # and one of what the machine took
     for words in (
         "Which setting matters: round trip latency",
         "Importance of each setting",

@@ -85,7 +85,7 @@ def run(
     from xdplab.cli.changes import changes_of, chosen_forwarders
     from xdplab.cli.plan import plan_table
     from xdplab.cli.progress import ConsoleListener
-    from xdplab.cli.tables import summary_table
+    from xdplab.cli.tables import run_text
     from xdplab.model import InputError
     from xdplab.results import find_run
     from xdplab.runner import Listener
@@ -121,9 +121,8 @@ def run(
     with ConsoleListener() as listener:
         made, outcome = app.run_study(prepared, listener, folder, unfinished, recalibrate=calibrate, looks=looks)
     read = Run.of(made, outcome)
-    print(summary_table(read.method, read.points))
-    print(read.answer.text())
-    for line in (*read.findings, *app.complaints(outcome, read.points)):
+    print(run_text(read))
+    for line in app.complaints(outcome, read.points):
         print(line)
     print(f"run {made.path}")
     print(f"report {made.report}")

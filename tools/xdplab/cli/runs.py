@@ -34,7 +34,7 @@ def show(
     Example: xdplab show latest ovs-afxdp
     """
     from xdplab.analysis.run import Run
-    from xdplab.cli.tables import csv_text, markdown_table, summary_table
+    from xdplab.cli.tables import csv_text, markdown_table, run_text
     from xdplab.model import InputError, plain
 
     if (point is not None) + as_json + as_csv + as_markdown > 1:
@@ -56,9 +56,7 @@ def show(
         measured = [each for each in read.points if each.repetitions]
         print(f"{read.answer.text()}\n\n{markdown_table(read.method, measured, read.answer)}")
     else:
-        print(summary_table(read.method, read.points, read.trials))
-        goals = [f"{each.goal}: {each.text}" for each in read.advice]
-        print("\n".join([read.answer.text(), *goals, *read.findings]))
+        print(run_text(read, read.trials))
 
 
 def report(

@@ -3,12 +3,15 @@
 
 import csv
 import io
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xdplab.analysis.answers.order import in_order
 from xdplab.analysis.answers.ranking import conditions
 from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.doubts import of_pause
+from xdplab.analysis.run import Run
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
 from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
@@ -18,6 +21,24 @@ from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, plain
 from xdplab.model.digits import number
+
+#: Columns of a terminal.
+_WIDTH = 100
+
+
+def wrapped(lines: Iterable[str]) -> str:
+    """Lines of at most so many columns, the rest of each indented."""
+    long = [textwrap.wrap(line, _WIDTH, subsequent_indent="  ", break_on_hyphens=False) or [""] for line in lines]
+    return "\n".join(part for parts in long for part in parts)
+
+
+def run_text(read: Run, trials: Iterable[TrialRecord] = ()) -> str:
+    """The answer, the table, which forwarder to use, what the method found besides."""
+    goals = [f"{each.goal}: {each.first}{f'; {each.ahead}' if each.ahead else ''}" for each in read.advice]
+    table = summary_table(read.method, read.points, trials)
+    return "\n\n".join(
+        filter(None, [wrapped(read.answer.text().split("\n")), table, wrapped([*goals, *read.findings])])
+    )
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -33,9 +54,11 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:
-    """One row per point, the reasons of those not measured, the dead time; columns that no row fills are left out."""
+    """A row per point, in order, the reasons of those not measured, the dead time; what no row has is left out."""
     points = list(summaries)
-    rows = _rows(cells_of(method, points))
+    table = _table(
+        cells_of(method, in_order(method, [point for point in points if point.repetitions or not point.reason]))
+    )
     notes = reason_lines((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason)
     for point in points:
         notes += method.notes(point)
@@ -50,14 +73,26 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     dead = overhead(trials)
     if dead:
         notes.append(dead_time(dead))
-    beside = [line for one in side_tables(points) for line in ("", one.title, columns(_rows(one.cells)), *one.notes)]
-    return "\n".join([columns(rows), *notes, *beside])
+    beside = [f"\n{one.title}\n{_table(one.cells)}\n{wrapped(one.notes)}".rstrip() for one in side_tables(points)]
+    return "\n".join(filter(None, [table, wrapped(notes), *beside]))
 
 
-def _rows(cells: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Columns as rows below their heads, in letters that every terminal has."""
-    kept = {title.replace("µ", "u"): values for title, values in cells.items()}
-    return [list(kept), *(list(row) for row in zip(*kept.values(), strict=True))]
+def _table(cells: Mapping[str, Sequence[str]]) -> str:
+    """In letters that every terminal has; what all rows share is a line below, what is too wide a table below that."""
+    kept = {title.replace("µ", "u"): list(values) for title, values in cells.items()}
+    (first, names), *others = kept.items()
+    if not names:
+        return ""
+    alike = [title for title, values in others if len(values) > 1 and len({*values}) == 1]
+    blocks = [[[first, *names]]]
+    for title, values in sorted(others, key=lambda each: each[0] == "mode"):
+        if title in alike:
+            continue
+        if len(columns([*zip(*blocks[-1], [title, *values], strict=True)]).split("\n")[0]) > _WIDTH:
+            blocks.append([[first, *names]])
+        blocks[-1].append([title, *values])
+    shared = [f"all rows: {'; '.join(f'{title} {kept[title][0]}' for title in alike)}"] if alike else []
+    return "\n".join([*(columns([*zip(*block, strict=True)]) for block in blocks), wrapped(shared)]).rstrip()
 
 
 def markdown_table(method: Method[Any], points: Sequence[PointSummary], found: Answer) -> str:
@@ -102,9 +137,8 @@ def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
 
 def dead_time(dead: Overhead) -> str:
     """One line."""
-    own = f"{dead.own_median_s:.2f} s without the forwarders' own start and stop"
-    spread = f"median {dead.median_s:.2f} s ({own}), p90 {dead.p90_s:.2f} s, for each trial {dead.per_trial_s:.2f} s"
-    return f"dead time of a repetition: {spread}; {dead.traffic_share:.0%} of their time was traffic"
+    spread = f"median {dead.median_s:.2f} s ({dead.own_median_s:.2f} s without forwarders' start and stop)"
+    return f"dead time of a repetition: {spread}, p90 {dead.p90_s:.2f} s; {dead.traffic_share:.0%} was traffic"
 
 
 def reason_lines(found: Iterable[tuple[str, str]]) -> list[str]:

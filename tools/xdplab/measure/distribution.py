@@ -6,7 +6,7 @@ which drops its slowest frames wins nothing by it.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -124,6 +124,14 @@ class Sample:
 
     arrived: Distribution
     lost: int
+
+    @classmethod
+    def together(cls, parts: "Sequence[Sample]") -> "Sample":
+        """Of all of them, at least one."""
+        values = np.concatenate([each.arrived.values_ns for each in parts])
+        counts = np.concatenate([each.arrived.counts for each in parts])
+        order = np.argsort(values)
+        return cls(Distribution(values[order], counts[order]), sum(each.lost for each in parts))
 
     @property
     def count(self) -> int:

@@ -37,6 +37,8 @@ class Column:
     mark: Callable[[PointSummary], str] = lambda point: ""
     #: Small text under the cell in the report: how far it holds, what it is of.
     subtext: Callable[[PointSummary], str] = lambda point: ""
+    #: What it means, shown on hover over its head.
+    about: str = ""
     #: In the report, the head of a further column: the ratio to the answer's reference, of this clause if one is named.
     ratio: str = ""
     clause: str = ""

@@ -2,7 +2,6 @@
 """Pictures as data, for assets/chart.js to draw, and for `xdplab.report.plots.still` where no script runs."""
 
 import json
-import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,7 +11,6 @@ import numpy as np
 from markupsafe import Markup
 
 from xdplab.measure.distribution import Distribution
-from xdplab.measure.point import PointSummary
 
 #: Points that a series has at the most: more than a screen has columns for, and a few kB.
 MAX_POINTS = 480
@@ -213,15 +211,3 @@ def row_chart(
         if places
     ]
     return Chart(title, axis, Axis("", "", names=[*reversed(rows)]), series, note)
-
-
-def repetition_chart(points: Sequence[PointSummary]) -> Chart:
-    """Each repetition's p50, and its p99 where it is a figure, by point: what intervals rest on."""
-    found: dict[str, list[InRow]] = {}
-    for key, name in (("p50_us", "p50"), ("p99_us", "p99")):
-        for row, point in enumerate(points):
-            for one in point.by_repetition if point.value(key) is not None else ():
-                value = one.value(key)
-                if value is not None and math.isfinite(value):
-                    found.setdefault(name, []).append(InRow(row, value))
-    return row_chart("p50 and p99 of each repetition", [point.forwarder for point in points], LATENCY, found)

@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from xdplab.analysis import agreements
+from xdplab.analysis.answers.order import orders
 from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.run import Run
@@ -22,9 +23,10 @@ from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.published import published_figure
 from xdplab.report.bars import ratio_chart, throughput_chart
 from xdplab.report.chart import distribution_chart
-from xdplab.report.course import course_charts, rows_of
+from xdplab.report.order import panels
 from xdplab.report.page import Page, templates
 from xdplab.report.sizes import size_charts
+from xdplab.report.strip import course
 from xdplab.report.sweep import sweep_sections
 from xdplab.results.writing import write_whole
 
@@ -47,7 +49,8 @@ def render(of: Run) -> str:
     run, trials, summaries = of.record, of.trials, of.points
     sweeps = sweep_sections(of)
     page = Page(run, of.method, trials, summaries, of.answer)
-    rows = rows_of(run, trials)
+    compared = of.answer.comparison
+    marked = {compared.point, compared.reference} if compared else set()
     own = of.method.sections(page) if not sweeps else []  # a sweep has sections of its own
     return with_contents(
         templates()
@@ -70,8 +73,8 @@ def render(of: Run) -> str:
             reproductions=_reproductions(run, summaries),
             failures=[trial for trial in trials if trial.status == "failed"],
             offloads=_offloads(run, trials),
-            rows=rows,
-            course=[Page.chart(chart) for chart in course_charts(run, rows)],
+            panels=[] if sweeps else panels(orders(of.method, summaries), marked),
+            course=course(of),
             titles={point_id: point.title for point_id, point in run.points.items()},
             dead_time=overhead(trials),
             share=(run.measuring_s or 0) / run.wall_s if run.wall_s else None,

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from xdplab.analysis.answers.order import in_order
 from xdplab.analysis.answers.ranking import conditions
 from xdplab.analysis.compare import ratios_of, unsaid
 from xdplab.analysis.summary import trials_used
@@ -27,7 +28,7 @@ from xdplab.model.naming import RATES
 from xdplab.model.published import span
 from xdplab.report import assets
 from xdplab.report.assets import text
-from xdplab.report.chart import Chart, density_chart, distribution_chart, repetition_chart
+from xdplab.report.chart import Chart, density_chart, distribution_chart
 from xdplab.report.place import Place
 from xdplab.report.prices import price_charts
 
@@ -63,7 +64,7 @@ class Page:
 
     def table(self, columns: Sequence[Column] = (), caption: str = "The points that were measured") -> Section:
         """The points that were measured, with the columns of the method or those given, where one has a value."""
-        points = self.measured
+        points = in_order(self.method, self.measured)
         shown = [
             each
             for each in columns or own_columns(self.method)
@@ -148,7 +149,6 @@ def latency_plots(
                 "density": Page.chart(
                     density_chart("kernel density of latency", curves, "Kernel density over log latency.")
                 ),
-                "repetitions": Page.chart(repetition_chart(group)),
             }
         )
     return plots

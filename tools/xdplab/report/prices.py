@@ -29,8 +29,7 @@ def price_charts(method: Method[Any], measured: Sequence[PointSummary]) -> list[
         price = next((each for each in there if each.price), None)
         drawn = price_chart(group, latency, price) if latency and price else None
         if drawn:
-            where = ", ".join(group[0].settings) or f"{group[0].frames}, path {group[0].path}"
-            charts.append((f"Latency against CPU time, {where}", drawn))
+            charts.append((", ".join(group[0].settings) or f"{group[0].frames}, path {group[0].path}", drawn))
     return charts[:_MOST]
 
 

@@ -26,6 +26,9 @@ class Advice(Model):
 
     goal: str
     text: str
+    #: The same for a table: who is first, how far ahead of the next.
+    first: str = ""
+    ahead: str = ""
     #: False where the comparisons do not decide it.
     said: bool = True
 
@@ -53,7 +56,10 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
     among = [each for each in contenders if run.points[each.point.point_id].forwarder.title in switches]
     if len(among) < len(contenders):
         contenders += [replace(each, where=f"{each.where}, among switches") for each in among]
-    ahead = [Advice(goal=goal, text=text, said=said) for goal, text, said in standings(contenders)]
+    ahead = [
+        Advice(goal=each.where, text=each.text, said=each.said, first=each.first, ahead=each.ahead)
+        for each in standings(contenders)
+    ]
     lines = [*ahead, *_losses(measured, wheres)] if any(each.said for each in ahead) else []
     return [*lines, *_pipelines(points)]
 
@@ -86,8 +92,9 @@ def _losses(points: Sequence[PointSummary], wheres: Mapping[str, str]) -> list[A
     for goal, group in loads.items():
         lost = [f"{each.plain_name} ({percent(each.loss_ratio)})" for each in group if each.loss_ratio]
         others = f"{len(group) - len(lost)} others" if lost else f"all {len(group)}"
-        none = [f"none by {others}, in the trials that count"] if len(lost) < len(group) else []
-        found.append(Advice(goal=goal, text="; ".join([listed(lost)] * bool(lost) + none)))
+        none = [f"none by {others}"] if len(lost) < len(group) else []
+        text = "; ".join([listed(lost)] * bool(lost) + none)
+        found.append(Advice(goal=goal, text=text, first=text))
     return found
 
 
@@ -101,7 +108,8 @@ def _pipelines(points: Sequence[PointSummary]) -> list[Advice]:
         own = by_name.setdefault(point.plain_name, {})
         own[point.pipeline] = own.get(point.pipeline, False) or bool(point.repetitions)
     parts = [f"{name} {_done(own)}" for name, own in by_name.items()]
-    return [Advice(goal=f"which of the {len(asked)} pipelines work", text="; ".join(parts))]
+    first = ", ".join(f"{name} {sum(own.values())}" for name, own in by_name.items())
+    return [Advice(goal=f"which of the {len(asked)} pipelines work", text="; ".join(parts), first=first)]
 
 
 def _done(own: dict[str, bool]) -> str:

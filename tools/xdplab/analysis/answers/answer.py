@@ -113,8 +113,9 @@ def compared(ours: PointSummary, theirs: PointSummary, metric: str, light_clause
         return full
     light = _compared(ours.by_clause[light_clause], theirs.by_clause[light_clause], metric)
     first, second = (light, full) if light.said or not full.said else (full, light)
-    details = (*first.details, second.sentence, *second.details)
-    both = {"sentence": first.sentence, "details": details, "said": first.said}
+    remarks = second.comparison.remarks if second.comparison else ()
+    other = f"{'; '.join((second.sentence.removesuffix('.'), *remarks))}."
+    both = {"sentence": first.sentence, "details": (*first.details, other), "said": first.said}
     return light.model_copy(update={**both, "at_rate": full.comparison})
 
 
@@ -133,7 +134,7 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
     both = " and ".join(names.values())
     at = f"At {significant((ours.offered_pps or 0) / 1e3)} kpps " if metric.at_load else ""
     remarks = f" ({'; '.join(found.remarks)})" if found.remarks else ""
-    figures = f"{_figures(ours, theirs, metric)}{remarks}"
+    figures = f"{_figures(ours, theirs, metric)}, {number_of(found.rounds, 'round')}{remarks}"
     if found.hindrances:
         why = [f"Why: {'; '.join(found.hindrances)}."] if len(found.hindrances) > 1 else []
         return [
@@ -141,19 +142,17 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
             *why,
             f"{both}: {figures}.",
         ]
-    stands = f"By {number_of(found.rounds, 'round')}."
     if found.better is None:
         missing, _, advice = undecided(found).partition(":")
         between = f"{missing} between {both}" + (f":{advice}" if advice else "")
         return [
             f"{at}{between if at else capitalized(between)}.",
             f"{capitalized(figures)}, ratio {ratio_text(found)}.",
-            stands,
         ]
     who = names.get(ahead(found), ahead(found))
     verb = metric.verb if metric.more else "is"
     first = f"{at}{who} {verb} {how_far(found, names)}."
-    return [first, f"{capitalized(figures)}.", stands]
+    return [first, f"{capitalized(figures)}."]
 
 
 def _alone(summaries: Sequence[PointSummary], figures: Sequence[Figure]) -> list[str]:

@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import NamedTuple
 
 from xdplab.analysis.compare import compare_points, corrected, hindrance_of
 from xdplab.analysis.doubts import searched
-from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, verdict
+from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, ratio_text, verdict
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured
@@ -168,6 +169,19 @@ class _Place:
         """Of whom nothing is said next to a leader, and why."""
         return [] if self.hindrance else [f"no statement about {name}: {why}" for name, why in self.unsaid.items()]
 
+    @property
+    def in_short(self) -> tuple[str, str]:
+        """Who is first, and how far ahead of the next, for a table."""
+        if len(self.fit) < 2:
+            return _CANNOT, ""
+        tied = self.undecided or [one for one, found in self._compared if found.alike]
+        leader = self.fit[0]
+        if tied:
+            word = "not separated" if self.undecided else "no measurable difference"
+            return f"{', '.join(one.name for one in (leader, *tied))}: {word}", ""
+        second, found = self._compared[0]
+        return f"{leader.name}, {leader.amount}", f"{ratio_text(found)} times {leader.figure.as_much} as {second.name}"
+
     def text(self) -> str:
         """In words."""
         if self.hindrance:
@@ -218,10 +232,23 @@ def ranking(contenders: Sequence[Contender], failed: Sequence[str]) -> Answer:
     return Answer(sentence=sentence, details=tuple(details), said=said)
 
 
-def standings(contenders: Sequence[Contender]) -> list[tuple[str, str, bool]]:
-    """Each place, a sentence on who is ahead there, of whom nothing is said, and whether the comparisons decide it."""
+class Standing(NamedTuple):
+    """Who is ahead at a place."""
+
+    where: str
+    #: In words, with those of whom nothing is said.
+    text: str
+    #: Whether the comparisons decide it.
+    said: bool
+    #: The same for a table: who is first, how far ahead of the next.
+    first: str
+    ahead: str
+
+
+def standings(contenders: Sequence[Contender]) -> list[Standing]:
+    """Of each place."""
     return [
-        (where, "; ".join([place.text(), *place.without_statement]), not place.hindrance)
+        Standing(where, "; ".join([place.text(), *place.without_statement]), not place.hindrance, *place.in_short)
         for (where, _), place in _grouped(contenders)[1].items()
     ]
 

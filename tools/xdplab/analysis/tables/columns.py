@@ -2,19 +2,21 @@
 """Columns of the table of points that methods share, and all of a method: for terminal, report, JSON and CSV alike."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from xdplab.analysis.answers.order import spread
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.tables.datapath_columns import (
+    LOOKUP_COLUMNS,
     NEW_FLOWS_NOTE,
     by_node,
     datapath_columns,
-    datapath_note,
     datapath_points,
     new_flow_columns,
 )
 from xdplab.measure import Column, Figure, Method, method_class, method_names
+from xdplab.measure.distribution import Sample
 from xdplab.measure.figure import COMMON, CPU, CPU_IDLE
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import find_figure
@@ -42,21 +44,44 @@ def idle_polling(point: PointSummary) -> str:
     return f"{number(idle)} polling without frames" if idle else ""
 
 
+def _all_turns(percent: float) -> Callable[[PointSummary], str]:
+    """The same percentile of all turns together, next to the median over turns."""
+
+    def subtext(point: PointSummary) -> str:
+        turns = [one.sample for one in point.by_repetition if one.turns and one.sample]
+        return f"all turns {number(Sample.together(turns).percentile_us(percent) or 0.0)}" if turns else ""
+
+    return subtext
+
+
+_MEDIAN = "Median over rounds, and within a round over turns, by rank of what was sent. ∞: that frame was lost."
+_TAIL = (
+    f"{_MEDIAN} All turns: of all turns together, which is the machine's tail as well; †: the core of a forwarding "
+    "thread was gone for a larger share of the time than lies above. A dash: fewer than ten samples above."
+)
 #: For terminals and reports; a thread that polls pays for its whole core however few frames there are.
 CPU_COLUMN = Column(
-    CPU.key, "CPU s per million", lambda point: point.value(CPU.key), subtext=idle_polling, places=("terminal", "html")
-)
+    CPU.key, "CPU s per million", lambda point: point.value(CPU.key), subtext=idle_polling,
+    about="CPU time of the forwarder, and of the kernel for it, for a million frames at this load: softirqs included, "
+    "the tester's left out; a thread that polls counts whole (docs/methods.md).",
+)  # fmt: skip
 #: Of a trial with probes at a stated load.
 LOAD_COLUMNS = (
     Column("offered_pps", "kpps", lambda point: point.offered_pps, kpps, places=("terminal",)),
     Column("loss_ratio", "loss", lambda point: point.loss_ratio, loss, places=("terminal",)),
-    Column("p50_us", "p50 µs", lambda point: point.p50_us, subtext=lost, ratio="times as fast", main=True),
-    Column("p99_us", "p99 µs", lambda point: point.p99_us, mark=_machines("p99_us")),
-    Column("p999_us", "p99.9 µs", lambda point: point.p999_us, mark=_machines("p999_us")),
-    Column("p99999_us", "p99.999 µs", lambda point: point.p99999_us, mark=_machines("p99999_us"), places=("html",)),
+    Column("p50_us", "p50 µs", lambda point: point.p50_us, subtext=lost, ratio="times as fast", main=True,
+           about=_MEDIAN),
+    Column("p99_us", "p99 µs", lambda point: point.p99_us, mark=_machines("p99_us"), subtext=_all_turns(99),
+           about=_TAIL),
+    Column("p999_us", "p99.9 µs", lambda point: point.p999_us, mark=_machines("p999_us"), subtext=_all_turns(99.9),
+           about=_TAIL),
+    Column("p99999_us", "p99.999 µs", lambda point: point.p99999_us, mark=_machines("p99999_us"), places=("html",),
+           about=f"Of all rounds merged. {_TAIL}"),
     Column("achieved_pps", "achieved kpps", lambda point: point.achieved_pps, kpps, places=("html",),
            mark=lambda point: "*" if point.tester_limited else "",
-           subtext=lambda point: f"of {kpps(point.offered_pps)}" if point.offered_pps else ""),
+           subtext=lambda point: f"of {kpps(point.offered_pps)}" if point.offered_pps else "",
+           about="*: the tester left out part of its schedule, because the machine took its core away, it cannot send "
+           "faster, or its own card dropped frames."),
     CPU_COLUMN,
 )  # fmt: skip
 
@@ -190,10 +215,19 @@ def data_columns(method: Method[Any], points: Sequence[PointSummary]) -> list[Co
     return [*columns_of(method, points), *datapath_columns(points), *new_flow_columns(points)]
 
 
+def _with_interval(column: Column, point: PointSummary, known: Mapping[str, Figure]) -> str:
+    """What is compared is shown with where it lies at 99 %; a clause has the first figure."""
+    of = known.get(column.key) or next(iter(known.values()), None)
+    side = point.by_clause.get(column.clause) if column.clause else point
+    found = spread(side, of) if column.ratio and of and side else None
+    return column.shown(point) + (f" ({' to '.join(map(of.format, found))})" if of and found else "")
+
+
 def cells_of(method: Method[Any], points: Sequence[PointSummary]) -> dict[str, list[str]]:
     """Head -> what stands below it, of the table for terminals and logs; columns that no point fills are left out."""
     shown = [each for each in columns_of(method, points) if "terminal" in each.places]
-    table = {each.title: [each.shown(point) for point in points] for each in shown}
+    known = {each.key: each for each in method.figures if any(point.searched(each.key) for point in points)}
+    table = {each.title: [_with_interval(each, point, known) for point in points] for each in shown}
     always = {"forwarder", "status"}
     return {title: cells for title, cells in table.items() if title in always or any(cell != "-" for cell in cells)}
 
@@ -206,6 +240,8 @@ class SideTable(NamedTuple):
     caption: str
     #: Head -> what stands below it.
     cells: dict[str, list[str]]
+    #: Head -> what it means.
+    about: dict[str, str]
     #: Lines that are said below it.
     notes: tuple[str, ...]
 
@@ -215,13 +251,14 @@ def side_tables(points: Sequence[PointSummary]) -> list[SideTable]:
     new, met = [point for point in points if point.new_flows], datapath_points(points)
     tables = [
         SideTable(
-            "new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), (NEW_FLOWS_NOTE,)
+            "new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), {}, (NEW_FLOWS_NOTE,)
         ),
         SideTable(
             "where frames were met",
             "What forwarders counted of their own work",
             datapath_cells(points),
-            (*by_node(points), datapath_note(points)),
+            {each.title: each.about for each in LOOKUP_COLUMNS},
+            tuple(by_node(points)),
         ),
     ]
     return [table for table, of in zip(tables, (new, met), strict=True) if of]

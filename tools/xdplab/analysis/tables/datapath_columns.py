@@ -9,39 +9,30 @@ from xdplab.measure.datapath import DatapathStats
 from xdplab.measure.point import PointSummary
 from xdplab.model.digits import number, percent, significant
 
-#: Below the table.
-DATAPATH_NOTE = (
+_FRAMES = (
     "By the forwarder's own counters, of all trials that stand for the point, or of a search's steps where none does; "
     "warm-ups counted."
 )
-_NOTE_BY_COLUMN = {
-    "lookups_per_frame": (
-        " Open vSwitch: shares of look-ups in the netdev datapath; a recirculated frame is looked up again."
-    ),
-    "cycles_per_frame": (
-        " Cycles: ticks of the time stamp counter, which go on while the machine has taken the core away. Of Open "
-        "vSwitch those of iterations that had frames, which fewer frames share at a light load; its main thread counts "
-        "none. Of VPP those of all nodes, less about what polling without frames took; none where that was most."
-    ),
-    "busy_share": " Busy: their share, polling without frames next to them, from before the traffic until after it.",
-    "kernel_share": (
-        " In the kernel: share of the CPU time of forwarding threads, from before the traffic until after it, polling "
-        "counted, and softirqs that ran on top of a thread; a sample where the kernel takes it by its timer. Of "
-        "trials that lost more than 1 % of the frames, or whose frames left as a Poisson process: the timer beats with "
-        "those that leave evenly."
-    ),
-    "xdp_share": (
-        " Frames that met a flow in XDP were seen by no thread: the other figures of their rows are of the rest."
-    ),
-}
+_LOOKUPS = "Shares of the rest are of look-ups in the netdev datapath; a recirculated frame is looked up again."
+_CYCLES = (
+    "Ticks of the time stamp counter, which go on while the machine has taken the core away. Of Open vSwitch those of "
+    "iterations that had frames, which fewer frames share at a light load; its main thread counts none. Of VPP those "
+    "of all nodes, less about what polling without frames took; none where that was most."
+)
+_BUSY = "Share of the cycles, polling without frames next to them, from before the traffic until after it."
+_KERNEL = (
+    "Share of the CPU time of forwarding threads, from before the traffic until after it, polling counted, and "
+    "softirqs that ran on top of a thread (docs/pipelines.md)."
+)
+_XDP = "These met a flow in XDP and were seen by no thread: the other figures of the row are of the rest."
 
 
 def _field(name: str) -> Callable[[PointSummary], Any]:
     return lambda point: getattr(point.datapath or DatapathStats(), name)
 
 
-def _share(name: str, title: str) -> Column:
-    return Column(name, title, _field(name), percent)
+def _share(name: str, title: str, about: str = "") -> Column:
+    return Column(name, title, _field(name), percent, about=about)
 
 
 LOOKUP_COLUMNS = (
@@ -50,8 +41,9 @@ LOOKUP_COLUMNS = (
         "frames",
         lambda point: (point.datapath and point.datapath.frames) or None,
         lambda value: f"{value:,}",
+        about=_FRAMES,
     ),
-    Column("lookups_per_frame", "look-ups per frame", _field("lookups_per_frame"), number),
+    Column("lookups_per_frame", "look-ups per frame", _field("lookups_per_frame"), number, about=_LOOKUPS),
     _share("hardware_share", "card"),
     _share("simple_share", "simple match"),
     _share("emc_share", "EMC"),
@@ -60,11 +52,17 @@ LOOKUP_COLUMNS = (
     Column("subtables_per_hit", "subtables per hit", _field("subtables_per_hit"), number),
     _share("upcalls_share", "upcalls"),
     _share("lost_share", "unanswered"),
-    _share("xdp_share", "in XDP"),
+    _share("xdp_share", "in XDP", _XDP),
     Column("frames_per_call", "frames per call", _field("frames_per_call"), number),
-    Column("cycles_per_frame", "cycles per frame", _field("cycles_per_frame"), lambda value: significant(value, 4)),
-    _share("busy_share", "busy"),
-    _share("kernel_share", "in the kernel"),
+    Column(
+        "cycles_per_frame",
+        "cycles per frame",
+        _field("cycles_per_frame"),
+        lambda value: significant(value, 4),
+        about=_CYCLES,
+    ),
+    _share("busy_share", "busy", _BUSY),
+    _share("kernel_share", "in the kernel", _KERNEL),
 )
 
 
@@ -105,11 +103,6 @@ def datapath_columns(points: Sequence[PointSummary]) -> list[Column]:
 def datapath_points(points: Sequence[PointSummary]) -> list[PointSummary]:
     """Those that have any of it."""
     return [point for point in points if point.datapath]
-
-
-def datapath_note(points: Sequence[PointSummary]) -> str:
-    """What is said below the table."""
-    return DATAPATH_NOTE + "".join(_NOTE_BY_COLUMN.get(column.key, "") for column in datapath_columns(points))
 
 
 def by_node(points: Sequence[PointSummary]) -> list[str]:

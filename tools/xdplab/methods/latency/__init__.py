@@ -135,8 +135,7 @@ class Latency(Method[LatencySpec]):
         with_light = [point.by_clause[LIGHT_LOAD] for point in page.measured if LIGHT_LOAD in point.by_clause]
         ratios = page.ratios().values()
         shown = {"ratios": ratios, "light_ratios": light, "with_light": with_light}
-        priced = any(point.value(CPU.key) is not None for point in page.measured)
-        result = page.section(self, "report.html.j2", **shown, priced=priced)
+        result = page.section(self, "report.html.j2", **shown)
         return [result, page.pictures(), page.section(self, "loss.html.j2")]
 
     def remarks(self, run: RunRecord) -> list[str]:

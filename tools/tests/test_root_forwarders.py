@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import studies
 from lab.command import finish, wait_for
 from lab.rooted import Lab, hugepages
 
 from xdplab.hosts.kernel import cpu_list
 from xdplab.model import plugins
-from xdplab.runner import make_plan
-from xdplab.testers import make_tester
 
 pytestmark = pytest.mark.root
 
@@ -170,10 +167,9 @@ def napi_threads(lab: Lab) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def test_1c1t_pins_threaded_napi_beside_the_forwarder_and_puts_it_back(lab: Lab) -> None:
+def test_1c1t_pins_threaded_napi_beside_the_forwarder_and_nobody_else_has_it(lab: Lab) -> None:
     study = {"forwarders": ["ovs-afxdp"], "knobs": {"cpu_layout": ["1C1T", "inline"]}, "repetitions": 1}
-    seed = next(seed for seed in range(99) if _first(study, seed) == "1C1T")  # inline comes after it
-    process = lab.start("run", lab.study(**study, seed=seed, method={"name": "latency", "duration_s": 0.4}))
+    process = lab.start("run", lab.study(**study, method={"name": "latency", "duration_s": 0.4}))
 
     def pinned() -> bool:
         threads = napi_threads(lab)
@@ -182,13 +178,8 @@ def test_1c1t_pins_threaded_napi_beside_the_forwarder_and_puts_it_back(lab: Lab)
     wait_for(pinned, "two NAPI threads on CPU 1")
     assert finish(process).complaints == []
     threaded = [set(each.knobs["cpu_layout"].values()) for each in lab.trials() if each.result]
-    assert threaded == [{"1"}, {"0"}]
+    assert sorted(threaded, key=str) == [{"0"}, {"1"}]  # side by side, in an order of chance
     by_layout = {row["knobs"]["cpu_layout"]: row for row in lab.rows()}
     assert "napi thread" in by_layout["1C1T"]["cpus"]
     assert "napi with tx" in by_layout["inline"]["cpus"]
     lab.assert_nothing_left()
-
-
-def _first(study: dict[str, Any], seed: int) -> object:
-    plan = make_plan(studies.study(**study, seed=seed), studies.a_testbed("embedded"), make_tester("xdpgen"))
-    return plan.order[0].point.knobs["cpu_layout"]

@@ -243,7 +243,7 @@ def test_a_place_is_called_what_its_record_says() -> None:
     unknown = Place(run_record(A, testbed=TestbedSpec.model_validate(lab)))
     assert not unknown.virtual
     assert unknown.caveat == "figures of these machines; what their ports are was not recorded"
-    assert "Asked for 3 interleaved" in seen(render(run_record(A, study={"repetitions": 3}, ended_early="Ctrl-C"), []))
+    assert "asked for 3 rounds" in seen(render(run_record(A, study={"repetitions": 3}, ended_early="Ctrl-C"), []))
 
 
 def test_a_number_has_the_same_digits_in_the_report_and_is_zero_only_where_it_is() -> None:

@@ -30,9 +30,8 @@ def test_the_table_of_a_foreign_method_is_on_the_terminal_in_html_json_and_csv(
 ) -> None:
     done = xdplab("run", study(tmp_path, repetitions=4), env=env)
     assert done.complaints == []
-    assert done.out.splitlines()[0].split()[:2] == ["forwarder", "mode"]
-    assert "p99 less p50, us" in done.out.splitlines()[0]
-    assert "fake is " in done.out  # the answer goes by its figure
+    assert done.out.startswith("fake is ")  # the answer goes by its figure
+    assert any(line.startswith("forwarder ") and "p99 less p50, us" in line for line in done.out.splitlines())
     rows = {row["forwarder"]: row for row in json.loads(xdplab("show", "--json", env=env).out)}
     assert 0 < rows["fake"]["spread_us"] < rows["fake:base_latency_us=9.0"]["spread_us"]
     table = list(csv.DictReader(io.StringIO(xdplab("show", "--csv", env=env).out)))

@@ -148,7 +148,7 @@ def _summary(
         begun=len({trial.repetition for trial in trials}),
         failed=len({trial.repetition for trial in trials if trial.status == "failed"}),
         machine_tail=_machine_tail(chosen),
-        tester_limited=any(_tester_limited(trial) for trial in chosen),
+        tester_limited=in_half([_tester_limited(trial) for trial in chosen]),
         status=status,
         reason=reason,
         figures=PointFigures() if clause else method.point_figures(run, point, trials),

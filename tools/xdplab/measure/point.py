@@ -91,7 +91,7 @@ class PointSummary(Model):
     #: Percentiles that are this machine's: the core of a forwarding thread was gone for a larger share of the time
     #: than lies above them.
     machine_tail: tuple[str, ...]
-    #: The tester left out part of its schedule, or lost frames itself, in a trial that stands for the point.
+    #: The tester left out part of its schedule, or lost frames itself, in half of the trials or more.
     tester_limited: bool
     #: `ok`, `partial` (some failed), `failed`, `unsupported`, `not measured`.
     status: str

@@ -20,6 +20,8 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 #: The oldest kernel that the suite is tested on (`make nic-test` boots it), Debian 12's: the oldest that is supported.
 MINIMUM = (6, 1)
 TUN = "/dev/net/tun"
+#: How long a process that has been killed may hold a link.
+_DETACH_S = 1.0
 _QUEUE_RELEASE_S = 0.05
 #: As ethtool names what is left to a card.
 _OFFLOADS = ("rx", "tx", "sg", "tso", "gso", "gro", "txvlan", "rxvlan")
@@ -99,16 +101,21 @@ def ip_batch(host: Host, lines: Iterable[str]) -> None:
 def detach_xdp(host: Host, ifname: str) -> bool:
     """Take off the XDP program that a killed forwarder left on an interface; whether there was one.
 
+    One that is attached by a link goes with the process that holds it, which may take a moment to end.
+
     Raises:
         XdplabError: it stays attached.
     """
     if host.xdp(ifname) is None:
         return False
-    for flag in ("xdp", "xdpgeneric"):
-        host.run(["ip", "link", "set", "dev", ifname, flag, "off"], check=False)
-    attached = host.xdp(ifname)
-    if attached is not None:
-        raise XdplabError(f"{host.name}: {ifname}: XDP program {attached.prog_name} cannot be detached")
+
+    def detached() -> bool:
+        for flag in ("xdp", "xdpgeneric"):
+            host.run(["ip", "link", "set", "dev", ifname, flag, "off"], check=False)
+        return host.xdp(ifname) is None
+
+    if not comes_true(detached, _DETACH_S) and (left := host.xdp(ifname)) is not None:
+        raise XdplabError(f"{host.name}: {ifname}: XDP program {left.prog_name} cannot be detached")
     return True
 
 

@@ -88,7 +88,8 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
     def start(self, dut: Dut) -> None:
         """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""
         main = dut.layout.housekeeping[0] if dut.layout.housekeeping else dut.layout.tester_tx
-        memory = ["--in-memory"] if self.options.hugepages else ["--no-huge", "-m", MEMORY_MIB]
+        # nothing is shared with other processes: the socket for that has a path that may be too long
+        memory = ["--in-memory"] if self.options.hugepages else ["--no-shconf", "--no-huge", "-m", MEMORY_MIB]
         devices = self.options.buses(dut.ports)
         if not self.takes_ports:
             devices += [f"--vdev={self.options.device(index, port)}" for index, port in enumerate(dut.ports)]

@@ -481,7 +481,7 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
                 f"dpdk-extra={buses}{addresses}",
             ]
             if self.options.hugepages
-            else [f"dpdk-extra=--no-huge --legacy-mem -m {mib} {buses}"]
+            else [f"dpdk-extra=--no-shconf --no-huge --legacy-mem -m {mib} {buses}"]
         )
         lcores = sum(1 << cpu for cpu in self.main_cpus(dut)[:1])
         return ["dpdk-init=true", f"dpdk-lcore-mask={lcores:#x}", *memory]

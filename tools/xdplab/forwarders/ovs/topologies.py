@@ -114,7 +114,8 @@ class VhostUser(Topology):
                 f"--vdev=net_virtio_user{index},path={self._socket(each)},server=1,queues=1"
                 for index, each in enumerate(names)
             ]
-            eal = [f"--lcores=0@{cpu},{_WORKER}@{cpu}", "--no-pci", "--no-huge", "-m", MEMORY_MIB, "--no-telemetry"]
+            eal = [f"--lcores=0@{cpu},{_WORKER}@{cpu}", "--no-pci", "--no-shconf", "--no-huge", "-m", MEMORY_MIB]
+            eal += ["--no-telemetry"]
             prefix = f"--file-prefix=xdplab{os.getpid()}-pod{number}"
             forwarding = ["--forward-mode=io", "--auto-start", "--total-num-mbufs=32768", "--no-mlockall"]
             running = self._pods.programs[name] = pod.start(

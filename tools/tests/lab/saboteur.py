@@ -28,6 +28,7 @@ from hdrh.histogram import HdrHistogram
 from xdplab.hosts import freezer
 from xdplab.model import StreamResult, TrialResult, TrialSpec
 from xdplab.report import page
+from xdplab.runner import calibrations
 from xdplab.testbed import embedded
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester
@@ -37,6 +38,8 @@ from xdplab.tools import bpf_program
 #: What xdpgen sends on any machine whose CPU it has, and how often it is asked for that.
 _EASY_PPS, _CALIBRATIONS = 100_000.0, 20
 _FOLDERS = freezer.folders
+#: What runs is tested, not how quietly.
+calibrations.QUIET_SHARE = 1.0
 
 
 class SlowFake(FakeTester):

@@ -3,10 +3,13 @@
 
 from typing import Any, ClassVar, Literal
 
+from xdplab.hosts.waiting import comes_true
 from xdplab.knobs.base import Knob, KnobContext, whole_number
 from xdplab.model import Unsupported
 from xdplab.model.study import Scalar
 
+#: How long a program that was killed may take to give its memory back.
+_ENDS_S = 2.0
 _FILE = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
 
@@ -36,7 +39,7 @@ class Hugepages2M(Knob):
             raise Unsupported(f"hugepages_2m: the kernel found memory for {present} of {value} pages of 2 MiB")
 
     def restore(self, context: KnobContext, saved: Any) -> None:
-        """Give them back."""
+        """Give them back; those of a program that was killed are counted until all of its threads have ended."""
         context.host.write(_FILE, str(saved))
-        if self.read(context) != saved:
+        if not comes_true(lambda: self.read(context) == saved, _ENDS_S):
             raise Unsupported(f"hugepages_2m: {self.read(context)} reserved instead of {saved} before the run")

@@ -94,8 +94,11 @@ def test_a_receiver_that_takes_no_redirects_is_reported(lab: Lab) -> None:
 
 
 def test_a_second_run_need_not_calibrate_the_tester_again(lab: Lab) -> None:
-    first = lab.run()
-    assert "--calibrate measures again" not in first.err
+    for _ in range(10):  # one in which the hypervisor took time is not kept
+        first = lab.run()
+        assert "--calibrate measures again" not in first.err
+        if "holds for this run only" not in first.err:
+            break
     begun = lab.newest().load().calibration
     second = lab.run()
     assert "--calibrate measures again" in second.err, second.err

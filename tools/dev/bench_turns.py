@@ -125,7 +125,7 @@ DESIGNS = (
 
 @dataclass(frozen=True)
 class Shape:
-    """Noise of a machine; figures are rounded to the resolution (relative), which the comparison is told."""
+    """Noise of a machine; figures are rounded to the resolution (relative), and the comparison knows it."""
 
     name: str
     draw: _Draw

@@ -78,12 +78,18 @@ def test_an_empty_variable_is_not_the_current_folder(
 
 @pytest.mark.parametrize(
     "change",
-    [["--set", "repetitions=9"], ["--forwarders", "fake"], ["--testbed", "embedded"], ["--calibrate"]],
+    [
+        ["--set", "repetitions=9"],
+        ["--forwarders", "fake"],
+        ["--testbed", "embedded"],
+        ["--calibrate"],
+        ["--until-decided"],
+    ],
     ids=str,
 )
 def test_a_run_goes_on_as_it_was_begun(cli: Callable[..., Done], tmp_path: Path, change: list[str]) -> None:
     cli("run", studies.study_file(tmp_path))
-    words = "leave out --set, --forwarders, --duration, --repetitions, --testbed and --calibrate"
+    words = "leave out --set, --forwarders, --duration, --repetitions, --testbed, --calibrate and --until-decided"
     cli("run", "--resume", "latest", *change).refused(words)
 
 

@@ -111,13 +111,13 @@ def remembered() -> list[str]:
 
 
 @pytest.fixture
-def told() -> list[str]:
+def notes() -> list[str]:
     return []
 
 
 @pytest.fixture
-def made(remembered: list[str], told: list[str]) -> Freezer:
-    return Freezer(NETNS, remembered.append, told.append)
+def made(remembered: list[str], notes: list[str]) -> Freezer:
+    return Freezer(NETNS, remembered.append, notes.append)
 
 
 def proc_self(folder: Path, cgroup: str, mountinfo: str) -> Path:
@@ -134,7 +134,7 @@ def words(kernel: Kernel, file: str) -> list[str]:
     ("kind", "file", "asked"), [("v2", "cgroup.freeze", ["1", "0"]), ("v1", "freezer.state", ["FROZEN", "THAWED"])]
 )
 def test_a_cgroup_is_frozen_and_thawed(
-    kernel: Kernel, made: Freezer, remembered: list[str], told: list[str], kind: str, file: str, asked: list[str]
+    kernel: Kernel, made: Freezer, remembered: list[str], notes: list[str], kind: str, file: str, asked: list[str]
 ) -> None:
     kernel.mount(kind)
     kernel.forks = {101: 103}  # while it was moved
@@ -147,7 +147,7 @@ def test_a_cgroup_is_frozen_and_thawed(
         kernel.pids.add(104)  # of a later start
     assert remembered == [str(cgroup)]
     assert sorted(words(kernel, "cgroup.procs")) == ["101", "102", "103", "104"]  # each once
-    assert (told, kernel.sent) == ([], [])
+    assert (notes, kernel.sent) == ([], [])
 
 
 def test_one_that_has_ended_is_left_out(kernel: Kernel, made: Freezer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_one_that_has_ended_is_left_out(kernel: Kernel, made: Freezer, monkeypat
 
 
 @pytest.mark.parametrize("mounted", [(), ("v2",)], ids=["none", "forbidden"])
-def test_without_a_freezer_it_is_signals(kernel: Kernel, made: Freezer, told: list[str], mounted: tuple[str]) -> None:
+def test_without_a_freezer_it_is_signals(kernel: Kernel, made: Freezer, notes: list[str], mounted: tuple[str]) -> None:
     kernel.mount(*mounted)
     kernel.forbidden = True
     for _ in range(2):
@@ -171,12 +171,12 @@ def test_without_a_freezer_it_is_signals(kernel: Kernel, made: Freezer, told: li
         sent = [(pid, number) for number in (signal.SIGSTOP, signal.SIGCONT) for pid in (101, 102)]
         assert kernel.sent == sent
     reason = f"{kernel.folder / 'v2'}: Operation not permitted" if mounted else "no cgroup freezer is mounted"
-    assert told == [f"forwarders that are not in turn are stopped by SIGSTOP: {reason}"]
+    assert notes == [f"forwarders that are not in turn are stopped by SIGSTOP: {reason}"]
     assert not (kernel.folder / "v2" / NETNS).exists()
 
 
 def test_the_next_freezer_is_taken_where_the_first_is_none(
-    kernel: Kernel, made: Freezer, remembered: list[str], told: list[str], monkeypatch: pytest.MonkeyPatch
+    kernel: Kernel, made: Freezer, remembered: list[str], notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel.mount("v2", "v1")
     write = kernel.write
@@ -189,7 +189,7 @@ def test_the_next_freezer_is_taken_where_the_first_is_none(
     made.freeze()
     assert remembered == [str(kernel.folder / kind / NETNS) for kind in ("v2", "v1")]
     assert words(kernel, "freezer.state") == ["FROZEN"]
-    assert (told, (kernel.folder / "v2" / NETNS).exists()) == ([], False)
+    assert (notes, (kernel.folder / "v2" / NETNS).exists()) == ([], False)
 
 
 @pytest.mark.parametrize("kind", ["v1", "v2"])

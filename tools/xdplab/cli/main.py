@@ -98,10 +98,10 @@ def run(
     unfinished = find_run(resume, folder) if resume else None
     given = {"testbed": testbed, "method.duration_s": duration, "repetitions": repetitions, "forwarders": forwarders}
     changes = {**changes_of(set_ or []), **{key: value for key, value in given.items() if value is not None}}
-    if unfinished and (changes or calibrate):
+    if unfinished and (changes or calibrate or until_decided):
         raise InputError(
             "run: --resume goes on with the study and the calibration that the run began with; leave out --set, "
-            "--forwarders, --duration, --repetitions, --testbed and --calibrate"
+            "--forwarders, --duration, --repetitions, --testbed, --calibrate and --until-decided"
         )
     if unfinished:
         spec = app.study_of(unfinished)

@@ -310,7 +310,7 @@ class StudyRun:
         """Start all, then steps in random order, each point awake in its own only; then end all, whatever happens."""
         began = time.monotonic()
         chance = random.Random(f"{self._study.seed}:{repetitions[0].number}:turns")  # noqa: S311 - an order
-        wanted = {each.point.id: each for each in repetitions}
+        wanted = {each.point.id for each in repetitions}
         places = {point_id: place for place, point_id in enumerate(each for each in self._points if each in wanted)}
         sessions: list[PointSession] = []
         with contextlib.ExitStack() as stack:

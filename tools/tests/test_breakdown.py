@@ -119,6 +119,9 @@ class FakeSession:
         self._journal(purpose=purpose, clause=clause, asked=spec, result=reported, trial=len(self.records))
         return reported
 
+    def let_others(self) -> None:
+        """It stands alone."""
+
     def record_figures(self, clause: str, figures: TrialFigures) -> None:
         self._journal(purpose="figures", clause=clause, figures=figures.journaled())
 

@@ -117,7 +117,7 @@ def notes() -> list[str]:
 
 @pytest.fixture
 def made(remembered: list[str], notes: list[str]) -> Freezer:
-    return Freezer(NETNS, remembered.append, notes.append)
+    return Freezer([NETNS], remembered.append, notes.append)
 
 
 def proc_self(folder: Path, cgroup: str, mountinfo: str) -> Path:

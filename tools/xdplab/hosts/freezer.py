@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from xdplab.hosts.agent.processes import descendants
@@ -29,16 +29,16 @@ _CONTROLS: dict[str, tuple[str, str, dict[bool, tuple[str, str]]]] = {
 
 
 class Freezer:
-    """Of the processes in a network namespace and of all below them, whatever namespace those have gone to.
+    """Of the processes in network namespaces and of all below them, whatever namespace those have gone to.
 
-    A namespace has one forwarder, and its database and helpers are there, too, whoever their parents are.
+    They have one forwarder, and its database and helpers are there, too, whoever their parents are.
     """
 
-    def __init__(self, netns: str, remember: Callable[[str], None], tell: Callable[[str], None]) -> None:
+    def __init__(self, netns: Sequence[str], remember: Callable[[str], None], tell: Callable[[str], None]) -> None:
         """Nothing is made before it is needed.
 
         Args:
-            netns: name of the namespace, and of the cgroup.
+            netns: names of the namespaces, the first of which is the cgroup's as well.
             remember: called with the path of a cgroup before it is made, for `remove`, also after kill -9.
             tell: called with the reason why there is none, when signals are sent in its place.
         """
@@ -63,7 +63,7 @@ class Freezer:
                 self._gather(self._cgroup)
                 _set(self._cgroup, frozen=True)
             else:
-                self._stopped = list(processes_of(self._netns))
+                self._stopped = list(self._processes())
                 _send(self._stopped, signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -82,7 +82,7 @@ class Freezer:
         """Its cgroup with its processes in it; None where no freezer takes them."""
         reasons = []
         for parent in folders():
-            path = parent / self._netns
+            path = parent / self._netns[0]
             self._remember(str(path))
             try:
                 path.mkdir(exist_ok=True)
@@ -100,7 +100,7 @@ class Freezer:
     def _gather(self, cgroup: Path) -> None:
         """Move those that are not in it: all at first, which takes some 10 ms each; later what was started since."""
         for _ in range(_LOOKS):
-            new = processes_of(self._netns) - members(cgroup)
+            new = self._processes() - members(cgroup)
             if not new:
                 return
             for pid in new:
@@ -112,7 +112,10 @@ class Freezer:
         try:
             yield
         except OSError as exc:
-            raise PointFailed(f"{self._cgroup or self._netns}: {exc.strerror}") from None
+            raise PointFailed(f"{self._cgroup or self._netns[0]}: {exc.strerror}") from None
+
+    def _processes(self) -> set[int]:
+        return set().union(*map(processes_of, self._netns))
 
 
 def folders(proc: Path = Path("/proc/self")) -> Iterator[Path]:

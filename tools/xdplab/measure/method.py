@@ -124,6 +124,9 @@ class Session(Trials, Protocol):
     def send(self, spec: TrialSpec) -> TrialResult:
         """Send without journaling: a warm-up, some first frames, a flood next to what is counted."""
 
+    def let_others(self) -> None:
+        """Let points that stand beside this one measure, while its processes are frozen; returns at its next step."""
+
     def prove(self) -> None:
         """Be sure that frames come through in every direction, and that every option is in force.
 
@@ -160,9 +163,9 @@ class Method(ABC, Generic[SpecT]):
     own_ends: ClassVar[bool] = False
     #: True where it sets or watches interfaces of the kernel, of which a port that a program's own driver has is none.
     at_interfaces: ClassVar[bool] = False
-    #: True where points may stand side by side, each asleep while another is measured: it looks at nothing of the whole
-    #: machine, and nothing that it starts works on by itself between two trials.
-    beside: ClassVar[bool] = False
+    #: True where it says itself when points that stand beside its own may measure (`Session.let_others`); else that is
+    #: after each turn, or after each trial of a method without turns.
+    lets_others: ClassVar[bool] = False
     #: True where the analysis of a sweep may ask which settings matter to its latencies.
     swept: ClassVar[bool] = False
 

@@ -277,7 +277,7 @@ class StudyRun:
     def _carry_out(self, record: RunRecord) -> None:
         planned = [each for each in self._plan.order if each.point.id not in self._unsupported]
         order = self._to_do(planned)
-        alone = why_alone(self._plan, self._study, self._testbed.spec.kind)
+        alone = why_alone(self._study, self._testbed.spec.kind)
         if alone and len(self._plan.points) > 1:
             self._listener.note(f"points are measured one after another: {alone}")
         if not order and not self._job.earlier:
@@ -373,6 +373,7 @@ class StudyRun:
         self, repetition: Repetition, testbed: Testbed | None = None, freezer: Freezer | None = None
     ) -> PointSession:
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
+        name = f"{repetition.point.forwarder.title}: " if freezer else ""
         return PointSession(
             SessionContext(
                 repetition=repetition,
@@ -384,7 +385,7 @@ class StudyRun:
                 calibration=calibration,
                 earlier=tuple(self._taken),
                 emit=self._emit,
-                progress=self._listener.progress,
+                progress=lambda line: self._listener.progress(name + line.lstrip()),
                 freezer=freezer,
             )
         )

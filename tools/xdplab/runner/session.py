@@ -177,12 +177,12 @@ class PointSession:
                 self._method.measure(self, traffic)
             for turn in range(self._method.turns):
                 if turn:
-                    self._let_others()
+                    self.let_others()
                 self._turn = turn
                 self._method.measure(self, traffic)
 
     def step(self) -> bool:
-        """Awake, one turn (of a method without turns: one trial), asleep again. Whether there are more."""
+        """Awake, one step (`Method.lets_others`), asleep again. Whether there are more."""
         if self._steps is None:
             self._steps = greenlet(self.measure)
         self.wake()
@@ -195,7 +195,7 @@ class PointSession:
             self.sleep()
         return not self._steps.dead
 
-    def _let_others(self) -> None:
+    def let_others(self) -> None:
         """The end of a step; nothing where it is alone."""
         if self._steps is None:
             return
@@ -219,7 +219,7 @@ class PointSession:
 
         Where none of them has its frames, it costs nothing awake.
         """
-        if self._freezer is not None and self._forwarder.pids():
+        if self._freezer is not None and (self._forwarder.pids() or self._dut.pipeline.pods):
             self._asleep = True
             with self._failing():
                 self._freezer.freeze()
@@ -329,8 +329,8 @@ class PointSession:
         """By the journal of a resumed run, or taken now."""
         record = self._earlier.pop(self._trials, None)
         if record is None:
-            if self._trials and not self._method.turns:
-                self._let_others()
+            if self._trials and not self._method.turns and not self._method.lets_others:
+                self.let_others()
             record = self._one_trial(spec, purpose, clause, take)
             self._emit(record)
         elif record.asked != spec:

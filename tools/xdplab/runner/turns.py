@@ -13,16 +13,12 @@ from xdplab.runner.plan import Plan, Repetition
 MOST_BESIDE = 12
 
 
-def why_alone(plan: Plan, study: StudySpec, kind: str) -> str:
+def why_alone(study: StudySpec, kind: str) -> str:
     """Why points cannot stand side by side on a testbed of that kind; empty where they can."""
-    if not plan.method.beside:
-        return f"method {plan.method.name} looks at the whole machine"
     if kind != "embedded":
         return "its ports are there once"
     if len(study.all_testers) > 1:
         return "one tester at a time has the ports"
-    if any(pipeline.pods for pipeline in study.pipeline):
-        return "its containers are there once"
     return ""
 
 
@@ -61,7 +57,7 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
     turns = f", {plan.method.turns} turns in each repetition" if plan.method.turns else ""
     if len(points) < 2:
         return ""
-    if alone := why_alone(plan, study, kind):
+    if alone := why_alone(study, kind):
         return f"points one after another: {alone}{turns}"
     first = [each for each in left if each.number == left[0].number]
     groups = in_groups(plan, study, first, "")

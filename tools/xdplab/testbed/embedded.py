@@ -59,8 +59,10 @@ class EmbeddedTestbed(OneMachine):
         self._netns = {host: f"xdplab-{tag}-{host}{place}" for host in (*"ABC", *_pod_names(pods))}
         self._hosts = {host: NetnsHost(host, netns) for host, netns in self._netns.items()}
         self.pods = tuple(self._hosts[name] for name in _pod_names(pods))
-        #: Of what runs on B.
-        self.freezer = Freezer(self._netns["B"], self._remember_cgroup, self._notes.setdefault)
+        #: Of what runs on B and in the containers.
+        self.freezer = Freezer(
+            [self._netns[name] for name in ("B", *_pod_names(pods))], self._remember_cgroup, self._notes.setdefault
+        )
         self.ports = {
             role: Port(
                 role=role,

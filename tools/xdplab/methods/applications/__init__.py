@@ -108,7 +108,6 @@ class Applications(CountingMethod[ApplicationsSpec]):
     name: ClassVar[str] = "applications"
     spec_model: ClassVar[type[MethodSpec]] = ApplicationsSpec
     own_rates: ClassVar[bool] = True
-    beside: ClassVar[bool] = True
     own_ends: ClassVar[bool] = True
     at_interfaces: ClassVar[bool] = True
     quantity: ClassVar[str] = "from a request to its answer"

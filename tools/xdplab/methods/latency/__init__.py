@@ -78,7 +78,6 @@ class Latency(Method[LatencySpec]):
     side_clauses: ClassVar[tuple[str, ...]] = (LIGHT_LOAD,)
     light_clause: ClassVar[str] = LIGHT_LOAD
     closed_loop: ClassVar[bool] = True
-    beside: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
     swept: ClassVar[bool] = True
 

@@ -57,7 +57,6 @@ class Micro(CountingMethod[MicroSpec]):
     name: ClassVar[str] = "micro"
     spec_model: ClassVar[type[MethodSpec]] = MicroSpec
     own_rates: ClassVar[bool] = True
-    beside: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (MPPS,)
     records: ClassVar[tuple[type[TrialFigures], ...]] = (RateRecord,)
     columns: ClassVar[tuple[Column, ...]] = (

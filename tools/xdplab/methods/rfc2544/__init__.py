@@ -58,7 +58,6 @@ class Rfc2544(Method[Rfc2544Spec]):
     name: ClassVar[str] = "rfc2544"
     spec_model: ClassVar[type[MethodSpec]] = Rfc2544Spec
     own_rates: ClassVar[bool] = True
-    beside: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, PER_CORE, FORWARDING_RATE, P50, P99, CPU)
     records: ClassVar[tuple[type[TrialFigures], ...]] = (

@@ -114,6 +114,7 @@ class TracedMethod(Method[TracedT]):
     """At each rate rounds of trials: one without, one for each way, in turns of which end of the row comes first."""
 
     own_rates: ClassVar[bool] = True
+    lets_others: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -138,6 +139,8 @@ class TracedMethod(Method[TracedT]):
             trial = TrialSpec(streams=streams, duration_s=spec.duration_s, warmup_s=spec.warmup_s, drain_s=spec.drain_s)
             every = one_in(rate, spec.warmup_s + spec.duration_s)
             for number in range(spec.pairs):
+                if number or rate != spec.rates_pps[0]:
+                    session.let_others()  # between two rows, when nothing is attached
                 session.progress(f"  {self.name} at {rate / 1e3:g} kpps, round {number + 1} of {spec.pairs}")
                 for way in (None, *ways) if number % 2 == 0 else (*reversed(ways), None):
                     clause = f"{self.name} {rate:.0f} {way or WITHOUT}"

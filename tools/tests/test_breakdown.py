@@ -245,3 +245,12 @@ def test_stages_of_two_pairs_of_trials_are_no_answer(session: FakeSession) -> No
     assert not found.said
     assert found.sentence == "No answer: 2 pairs of trials, 3 are needed."
     assert found.details[0].startswith("fake, median frame at ")
+
+
+def test_a_rate_without_a_pair_of_trials_has_stages_and_no_comparison(session: FakeSession) -> None:
+    make_method(BreakdownSpec.model_validate(SPEC)).measure(session, TrafficSpec())
+    left = [each for each in session.records if each.result is None or each.clause != "breakdown 400000 without"]
+    run = run_record(session.at, study={"method": SPEC})
+    (summary,) = summarise(run, left)
+    assert [one.pairs for one in BreakdownFigures.of(summary).breakdown] == [3, 0]
+    assert "Where a frame's time goes" in render(run, left)

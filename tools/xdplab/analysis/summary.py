@@ -7,7 +7,7 @@ sample, however many frames wait.
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
@@ -35,6 +35,7 @@ from xdplab.model import Path, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.naming import unusual
 from xdplab.model.run import NOT_IN_FORCE
+from xdplab.results import trials_by_point
 
 PERCENTILES = (P50, P99, P999)
 #: A trial whose tester left out more than this share of its schedule is limited by the tester.
@@ -57,14 +58,6 @@ def first_measured(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
     return [trial for repetition in sorted(first) for trial in first[repetition].values()]
 
 
-def trials_by_point(trials: Iterable[TrialRecord]) -> dict[str, list[TrialRecord]]:
-    """Point id -> its trials in their order; of points without any, nothing."""
-    found: dict[str, list[TrialRecord]] = defaultdict(list)
-    for trial in trials:
-        found[trial.point_id].append(trial)
-    return found
-
-
 def loss_of(trials: Iterable[TrialRecord]) -> float | None:
     """Frames lost of those sent; None where none was sent."""
     results = [trial.result for trial in trials if trial.result]
@@ -78,7 +71,7 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     method = make_method(run.study.method)
     found = []
     for point_id in run.points:
-        own = by_point[point_id]
+        own = [*by_point.get(point_id, ())]
         there = [clause for clause in method.side_clauses if trials_used(method, own, clause)]
         by_clause = {clause: _summary(run, method, point_id, own, clause) for clause in there}
         found.append(_summary(run, method, point_id, own).model_copy(update={"by_clause": by_clause}))

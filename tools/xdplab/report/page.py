@@ -33,6 +33,8 @@ from xdplab.report.place import Place
 from xdplab.report.prices import price_charts
 from xdplab.results import trials_by_point
 
+#: Curves of a picture: as many as its colours and strokes tell apart.
+_MOST_CURVES = 32
 #: HTML that may stand in the page as it is.
 Section = Markup
 
@@ -139,10 +141,11 @@ def latency_plots(
     plots = []
     for path, size, work in sorted({(each.path, str(each.frame_bytes), each.pipeline) for each in measured}):
         group = [each for each in measured if (each.path, str(each.frame_bytes), each.pipeline) == (path, size, work)]
-        names = _curve_names(group)
+        names = _curve_names(shown := in_order(method, group)[:_MOST_CURVES])
         own = trials_by_point(trials)
-        curves = {names[s.point_id]: distribution(trials_used(method, own[s.point_id])) for s in group}
+        curves = {names[s.point_id]: distribution(trials_used(method, own[s.point_id])) for s in shown}
         about = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
+        about += f" The first {len(shown)} of {len(group)} points." if len(shown) < len(group) else ""
         plots.append(
             {
                 "title": f"{group[0].quantity} latency, {group[0].frames}, path {path}"

@@ -55,6 +55,20 @@ def bench_of_analysis(
     print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else bench_text(found))
 
 
+@cli.command("bench-report")
+def bench_of_report(
+    points: Annotated[int, typer.Option(min=1, max=100_000)] = 1000,
+    trials: Annotated[int, typer.Option(min=1, max=10_000_000)] = 100_000,
+) -> None:
+    """Draw the report of a run of many points and trials, copies of a stored one's: its time and peak memory.
+
+    Example: python tools/dev bench-report --points 6 --trials 1000
+    """
+    from dev.bench_report import bench_report
+
+    print(json.dumps(bench_report(points, trials).model_dump(), indent=1))
+
+
 @cli.command("bench-cost")
 def bench_of_cost(
     plants: Annotated[int, typer.Option(min=1, max=100, help="programs that take more instructions")] = 20,

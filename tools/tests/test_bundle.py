@@ -5,8 +5,10 @@ import gzip
 import hashlib
 import io
 import json
+import resource
 import shutil
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +18,9 @@ import pytest
 from lab.command import Done
 from lab.records import environment, point, run_record, trial
 
-from xdplab.model import RunRecord, TestbedSpec
+from xdplab.model import InputError, RunRecord, TestbedSpec
 from xdplab.results import RunFolder
-from xdplab.results.bundle import LIMITS
+from xdplab.results.bundle import LIMITS, import_bundle
 from xdplab.results.redact import Redactor
 
 STORED = Path(__file__).parent / "data" / "stored-run"
@@ -222,6 +224,9 @@ def bad_archives(good: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[Any, 
     huge = tarfile.TarInfo(f"{RUN_ID}/report.html")
     huge.size = 1 << 40
     yield "oversize", [*whole[:3], (huge, b"")], ("report.html has 1099511627776 bytes",)
+    bomb = tarfile.TarInfo(f"{RUN_ID}/report.html")
+    bomb.size = 80 << 20
+    yield "blown up", [*whole[:3], (bomb, bytes(bomb.size))], ("unpacks to 80 MiB, more than 100 times its size",)
     yield "no manifest", whole[1:], ("it has no manifest.json",)
     yield "unknown version", [*changed(good, version=2).items()], ("bundle version 2, this xdplab reads 1",)
     yield "a later form", [*changed(good, version=2, signed="x").items()], ("bundle version 2, this xdplab reads 1",)
@@ -287,3 +292,43 @@ def test_a_zip_that_lies_and_damage_are_refused(
     cli("bundle", "own", "-o", tmp_path / "dir.zip").refused(f"bundle: {tmp_path / 'dir.zip'}: a folder; give a file")
     cli("bundle", "own", "-o", tmp_path / "nowhere" / "x.zip").refused("x.zip: no such folder; make it first")
     cli("bundle", "none", "-o", tmp_path / "run.zip").refused("run 'none'")
+
+
+def header(kind: bytes, data: bytes) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """What tarfile reads into memory before it says that there is a member."""
+    member = tarfile.TarInfo("././@LongLink")
+    member.type, member.size = kind, len(data)
+    return [(member, data)]
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_header_that_is_larger_than_a_bundle_is_not_read(
+    kind: bytes, good: dict[str, bytes], tmp_path: Path, results: Path
+) -> None:
+    bomb = tar(tmp_path / "bomb.tar.gz", *header(kind, bytes(48 << 20)), *good.items())
+    assert bomb.stat().st_size < 1 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"bomb.tar.gz: damaged: its headers are larger"):
+            import_bundle(bomb, results, lambda folder: None)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_headers_without_end_are_refused(good: dict[str, bytes], tmp_path: Path, cli: Callable[..., Done]) -> None:
+    deep = header(tarfile.XHDTYPE, b"12 a=bcdefg\n") * 900
+    cli("import", tar(tmp_path / "deep.tar.gz", *deep, *good.items())).refused("deep.tar.gz: damaged: ")
+
+
+def test_a_disk_that_is_full_imports_nothing(
+    good: dict[str, bytes], tmp_path: Path, cli: Callable[..., Done], results: Path
+) -> None:
+    bundle = tar(tmp_path / "good.tar.gz", *good.items())
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, before[1]))
+    try:
+        cli("import", bundle).refused(f"import: {results}: File too large; nothing was imported")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in results.iterdir()] == ["own"]

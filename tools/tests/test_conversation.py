@@ -75,6 +75,18 @@ def test_a_line_of_many_megabytes(host: Host, log: Path) -> None:
     process.stop()
 
 
+def test_no_start_keeps_a_file_open(host: Host, log: Path) -> None:
+    """Of a program whose input is held open, as of testpmd."""
+    starter = host.run(["sh", "-c", "echo $PPID"]).stdout.strip()
+    counts = []
+    for _ in range(4):
+        process = host.start(["cat"], log=log, hold_stdin=True)
+        assert process.poll() is None
+        process.stop()
+        counts.append(len(host.names(f"/proc/{starter}/fd")))
+    assert counts == counts[:1] * 4
+
+
 def test_a_process_that_is_killed_closes_its_output(host: Host, log: Path) -> None:
     process = host.converse(["sleep", "60"], log=log)
     process.signal(signal.SIGKILL)

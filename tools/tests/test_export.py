@@ -20,10 +20,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.export import ExportRow, split_key
+from xdplab.cli.tables import csv_text
 from xdplab.measure import make_method
 from xdplab.model import ForwarderSpec, Point, RunRecord, TrialRecord
 from xdplab.model.base import one_line
+from xdplab.model.cells import spreadsheet_row
 from xdplab.report.exports import FORMS
+from xdplab.report.exports.followers import append_row
 from xdplab.results import RunFolder
 
 DATA = Path(__file__).parent / "data"
@@ -76,6 +79,30 @@ def test_a_run_of_each_method_is_read_by_parsers_of_others(folder: Path) -> None
     figures = [each for name, each in found.items() if not re.search("_(low|high|below)(_|$)", name)]
     assert sum("bound" in labels for each in figures for labels, _ in each) == known > 0
     assert len(cases(exported("junit", run, trials))) == len(points)
+
+
+#: What a spreadsheet would run, or send somewhere; and numbers, which it shall add up.
+FORMULAS = ("=cmd|'/c calc'!A1", "+1+1", "-2+3", "@SUM(A1)", '\t=HYPERLINK("http://192.0.2.1")', "\r=1", "\n=1", "==1")
+NUMBERS = ("-5", "+5", "-1e-9", "-.5")
+
+
+def test_no_text_is_a_formula_and_every_number_is_one() -> None:
+    assert spreadsheet_row(FORMULAS) == [f"'{text}" for text in FORMULAS]
+    plain = [*NUMBERS, -5, -0.5, None, True, "a=1", "5-4", "", "{}", "µs"]
+    assert spreadsheet_row(plain) == plain
+
+
+def test_a_label_is_no_formula_in_any_table(tmp_path: Path) -> None:
+    named = point({"name": "fake", "label": FORMULAS[0]})  # type: ignore[arg-type]
+    run, trials = run_record(named), [trial(named, n) for n in range(3)]
+    rows = table(exported("csv", run, trials).decode())
+    assert {row["forwarder"] for row in rows} == {f"'{FORMULAS[0]}"}
+    assert float(rows[0]["loss_ratio"]) == 0
+    shown = table(csv_text(make_method(run.study.method), summarise(run, trials)))
+    assert [row["forwarder"] for row in shown] == [f"'{FORMULAS[0]}"]
+    for row in (["1", "-2"], ["=1", "-3"]):
+        append_row(tmp_path / "x.csv", ["time", FORMULAS[1]], row)
+    assert (tmp_path / "x.csv").read_text() == "time,'+1+1\n1,-2\n'=1,-3\n"
 
 
 def test_a_figure_is_the_one_of_the_table_with_range_unit_and_doubts(cli: Callable[..., Done], results: Path) -> None:

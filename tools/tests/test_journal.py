@@ -4,6 +4,7 @@
 import errno
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from lab import studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 
-from xdplab.model import InputError, TrialRecord, XdplabError
-from xdplab.results import RunFolder, find_run, new_run, writing
+from xdplab.model import InputError, TrialRecord, XdplabError, reading
+from xdplab.results import RunFolder, find_run, folder, new_run, writing
 
 A = point("fake")
 
@@ -36,7 +37,7 @@ def journal(run: RunFolder) -> Path:
 
 def test_what_is_written_is_read_back(run: RunFolder) -> None:
     assert run.load() == run_record(A)
-    assert run.trials() == [trial(A, repetition) for repetition in range(3)]
+    assert [*run.trials()] == [trial(A, repetition) for repetition in range(3)]
 
 
 @given(
@@ -51,7 +52,7 @@ def test_any_text_in_a_record_survives(
     made = RunFolder(tmp_path_factory.mktemp("run"))
     made.append(record)
     made.append(record)
-    assert made.trials() == [record, record]
+    assert [*made.trials()] == [record, record]
 
 
 def test_each_line_is_on_the_disk_before_append_returns(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +129,47 @@ def test_a_trial_of_no_point_or_no_time_is_one_line(
         "trials.jsonl:4: ", words
     )
     assert journal(run).read_bytes() == before
+
+
+@pytest.mark.parametrize("kept", [0, 2, 4096])
+def test_a_long_journal_is_read_again_and_says_the_same(
+    run: RunFolder, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "_KEPT", kept)
+    found = run.trials()
+    assert [*found] == [found[0], found[1], found[-1]] == [trial(A, repetition) for repetition in range(3)]
+    assert [*found[1:]] == [trial(A, 1), trial(A, 2)]
+    assert {point_id: [*own] for point_id, own in found.by_point.items()} == {A.id: [*found]}
+    assert len(found.by_point[A.id]) == len(found) == 3
+    read: list[bytes] = []
+    monkeypatch.setattr(
+        TrialRecord, "model_validate_json", classmethod(lambda cls, line: read.append(line) or trial(A, 9))
+    )
+    assert [each.repetition for each in found] == [0, 1, 2][:kept] + [9] * (3 - len([0, 1, 2][:kept]))
+    assert len(read) == max(0, 3 - kept)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_memory(run: RunFolder, cli: Callable[..., Done]) -> None:
+    with journal(run).open("ab") as file:
+        file.truncate(len(journal(run).read_bytes()) + (1 << 30))  # a hole: it takes no room
+    tracemalloc.start()
+    try:
+        for command in (["report", run.path], ["run", "--resume", run.path]):
+            cli(*command).refused("trials.jsonl:4: a line of more than 16 MiB")
+        assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_journal_without_end_is_refused(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "JOURNAL_BYTES", journal(run).stat().st_size - 1)
+    with pytest.raises(InputError, match=r"trials.jsonl:3: a file of more than 0 MiB"):
+        run.trials()
+
+
+def test_a_head_without_end_is_refused(run: RunFolder, cli: Callable[..., Done]) -> None:
+    os.truncate(run.path / "run.json", 1 << 30)
+    cli("report", run.path).refused("run.json: more than the 64 MiB")
 
 
 def test_mending_leaves_a_whole_journal_alone(run: RunFolder) -> None:

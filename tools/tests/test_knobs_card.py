@@ -308,3 +308,36 @@ def test_every_knob_says_what_it_is(name: str) -> None:
     knob = make_knob(name)
     assert isinstance(knob, Knob)
     assert knob.name == name
+
+
+@pytest.mark.parametrize(
+    ("nr", "free", "resv", "wanted"),
+    [
+        (0, 0, 0, 384),
+        (384, 384, 0, 384),
+        (384, 0, 0, 768),
+        (512, 100, 0, 796),
+        (512, 500, 400, 796),
+        (900, 400, 0, 900),
+    ],
+)
+def test_hugepages_that_others_use_are_not_ours(nr: int, free: int, resv: int, wanted: int) -> None:
+    folder = "/sys/kernel/mm/hugepages/hugepages-2048kB"
+    counts = {"nr": nr, "free": free, "resv": resv}
+    host, knob = (
+        machine(**{f"{folder}/{name}_hugepages": str(count) for name, count in counts.items()}),
+        make_knob("hugepages_2m"),
+    )
+    at = context(host)
+    saved = knob.read(at)
+    knob.apply(at, 384)
+    knob.verify(at, 384)
+    assert knob.read(at) == wanted
+    host.files[f"{folder}/free_hugepages"] = "0"  # the forwarder has them
+    knob.verify(at, 384)
+    if wanted > nr:
+        host.files[f"{folder}/nr_hugepages"] = str(wanted - 1)  # the kernel found no more memory
+        with pytest.raises(Unsupported, match=f"memory for {wanted - 1} of {wanted} pages"):
+            knob.verify(at, 384)
+    knob.restore(at, saved)
+    assert knob.read(at) == nr

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of a node of the user's: its description, what the tester stands for there, and what the switch is given."""
 
+import os
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,13 +12,15 @@ from typing import Any
 
 import pytest
 from lab import studies
+from lab.ovs_host import OvsHost
 from lab.work import dut
 
 from xdplab.forwarders import node, work
 from xdplab.forwarders.ovs import openflow
+from xdplab.forwarders.ovs.daemon import Ovs
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, UserspaceOptions
-from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, tables
+from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.hosts import LocalHost
 from xdplab.methods.applications.ends import Ends
 from xdplab.model import InputError, Pipeline, StreamSpec
@@ -53,6 +58,34 @@ def test_files_are_next_to_the_description_or_in_a_folder_that_the_environment_n
     assert node.facts(described)["count"] == 1
     (tmp_path / "my.flows").write_text("# actions=none\nactions=1\nactions=2\n")
     assert node.flow_lines(described) == ["actions=1", "actions=2"]
+
+
+def test_lines_of_files_are_arguments_and_no_options(described: Pipeline, tmp_path: Path) -> None:
+    """ovs-ofctl takes options behind its arguments too, `--log-file=` among them."""
+    owned = tmp_path / "owned"
+    evil = [f"--log-file={owned}", f"--log-file={owned} group_id=1"]
+    Path(described.file).write_text(f"{DESCRIBED}groups: my.groups\ntlv_map: ['{evil[0]}']\n")
+    (tmp_path / "my.groups").write_text(evil[1])
+    (tmp_path / "my.flows").write_text(f"{evil[0]} actions=drop\n")
+    assert (list(node.node_of(described).tlv_map), node.group_lines(described)) == (evil[:1], evil[1:])
+    host = OvsHost()
+    switch: Any = replace(dut(str(described)), host=host, rundir=tmp_path)  # type: ignore[arg-type]
+    build: Any = SimpleNamespace(ofctl="ovs-ofctl")
+    set_up(Ovs("ovs-afxdp", switch, build, 5.0), tables(switch, ("p0", "p1"), UserspaceOptions()))
+    words = [argv[1 + argv.index("--") :] for argv in host.runs]
+    assert [(command, rest) for command, _, *rest in words] == [
+        ("add-tlv-map", evil[:1]), ("add-group", evil[1:]), ("add-flows", ["-"])
+    ]  # fmt: skip
+    for argv in host.runs if shutil.which("ovs-ofctl") else ():
+        subprocess.run(argv, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    assert not owned.exists()
+
+
+def test_rules_without_end_are_refused(described: Pipeline, tmp_path: Path) -> None:
+    (tmp_path / "my.flows").touch()
+    os.truncate(tmp_path / "my.flows", 1 << 30)
+    with pytest.raises(InputError, match=r"my\.flows: more than the 64 MiB"):
+        node.flow_lines(described)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ def test_the_report_says_how_many_beside_whose_core_pays_and_each_trial_says_its
     assert f"<li>{TITLE}: The sender&#39;s core pays. Counted in all its trials: {words}.</li>" in html
     assert "<li>fake:seed=8: The sender&#39;s core pays.</li>" in html
     summaries = summarise(run, trials)
-    ways = [list(way_of(run, each, trials, answer(run, summaries, trials))) for each in summaries]
+    said = answer(run, summaries, trials)
+    ways = [list(way_of(run, each, [own], said)) for each, own in zip(summaries, trials, strict=True)]
     assert [sum(words in line for line in lines) for lines in ways] == [1, 0]
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading study and testbed files: a line number for what is not YAML, one line for everything else."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,6 +46,14 @@ def test_yaml_that_breaks_the_parser_is_bad_input(tmp_path: Path, text: str) -> 
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match="not valid YAML"):
         load_yaml(path)
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "s.yaml").touch()
+    os.truncate(path, 1 << 30)
+    for endless in (path, Path("/dev/zero")):
+        with pytest.raises(InputError, match=f"^{endless}: more than the 1 MiB that such a file may have$"):
+            load_yaml(endless)
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ for node in /sys/devices/system/node/node*/hugepages /sys/kernel/mm/hugepages; d
   case $node in */node0/* | */mm/*) ;; *) own=/run/.own/no-memory ;; esac
   for size in hugepages-2048kB hugepages-1048576kB; do
     mkdir -p $own/$size
-    echo 0 > $own/$size/nr_hugepages
+    for count in nr free resv; do echo 0 > $own/$size/${count}_hugepages; done
   done
   mount --bind $own $node
 done

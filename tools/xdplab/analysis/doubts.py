@@ -89,9 +89,7 @@ def searched(side: PointSummary, metric: str) -> list[RepetitionFigures]:
 
 def silences(side: PointSummary) -> int:
     """Repetitions in which frames were lost, and no time-stamped one arrived."""
-    return sum(
-        one.loss_ratio > 0 and one.sample is not None and not one.sample.arrived.count for one in side.by_repetition
-    )
+    return sum(one.loss_ratio > 0 and one.arrived == 0 for one in side.by_repetition)
 
 
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run that is read: what each command, the report, Robot and `xdplab.api` read it through."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.answers.advice import Advice, advice
 from xdplab.analysis.answers.answer import answer
-from xdplab.analysis.summary import summarise, trials_by_point
+from xdplab.analysis.summary import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import Method, make_method
 from xdplab.measure.comparison import Answer
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord
-from xdplab.results import RunFolder, find_run
+from xdplab.results import RunFolder, find_run, trials_by_point
 
 if TYPE_CHECKING:
     from xdplab.analysis.sweep import SweepAnalysis
@@ -95,7 +95,7 @@ class Run:
         return list(self.method.findings(self.record, self.points))
 
     @cached_property
-    def by_point(self) -> dict[str, list[TrialRecord]]:
+    def by_point(self) -> Mapping[str, Sequence[TrialRecord]]:
         """Point id -> its trials in their order; of points without any, nothing."""
         return trials_by_point(self.trials)
 

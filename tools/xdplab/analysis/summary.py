@@ -7,7 +7,7 @@ sample, however many frames wait.
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
@@ -35,6 +35,7 @@ from xdplab.model import Path, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.naming import unusual
 from xdplab.model.run import NOT_IN_FORCE
+from xdplab.results import trials_by_point
 
 PERCENTILES = (P50, P99, P999)
 #: A trial whose tester left out more than this share of its schedule is limited by the tester.
@@ -57,14 +58,6 @@ def first_measured(trials: Iterable[TrialRecord]) -> list[TrialRecord]:
     return [trial for repetition in sorted(first) for trial in first[repetition].values()]
 
 
-def trials_by_point(trials: Iterable[TrialRecord]) -> dict[str, list[TrialRecord]]:
-    """Point id -> its trials in their order; of points without any, nothing."""
-    found: dict[str, list[TrialRecord]] = defaultdict(list)
-    for trial in trials:
-        found[trial.point_id].append(trial)
-    return found
-
-
 def loss_of(trials: Iterable[TrialRecord]) -> float | None:
     """Frames lost of those sent; None where none was sent."""
     results = [trial.result for trial in trials if trial.result]
@@ -78,7 +71,7 @@ def summarise(run: RunRecord, trials: Iterable[TrialRecord]) -> list[PointSummar
     method = make_method(run.study.method)
     found = []
     for point_id in run.points:
-        own = by_point[point_id]
+        own = [*by_point.get(point_id, ())]
         there = [clause for clause in method.side_clauses if trials_used(method, own, clause)]
         by_clause = {clause: _summary(run, method, point_id, own, clause) for clause in there}
         found.append(_summary(run, method, point_id, own).model_copy(update={"by_clause": by_clause}))
@@ -153,6 +146,7 @@ def _summary(
         reason=reason,
         figures=PointFigures() if clause else method.point_figures(run, point, trials),
         unsupported_clauses={} if clause else method.unsupported_clauses(trials),
+        all_turns=_all_turns(chosen),
         by_repetition=figures,
         alike_within=run.study.alike_within,
     )
@@ -243,12 +237,14 @@ def _repetitions(measured: Sequence[TrialRecord], own: Iterable[RepetitionFigure
 
 def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
     """Of one trial, or of those of its turns: medians over them, and each value with the number of its turn."""
-    parts = [_figures(trial) for trial in trials]
+    samples = [sample_of([trial]) for trial in trials]
+    parts = [_figures(trial, sample) for trial, sample in zip(trials, samples, strict=True)]
     if trials[0].turn is None:
         return parts[0]
-    by_turn = [(turn, each) for trial, each in zip(trials, parts, strict=True) if (turn := trial.turn) is not None]
+    numbers = [trial.turn or 0 for trial in trials]
+    by_turn = [*zip(numbers, parts, samples, strict=True)]
     turns = {
-        key: {turn: value for turn, each in by_turn if (value := _of_turn(key, each)) is not None}
+        key: {turn: value for turn, each, own in by_turn if (value := _of_turn(key, each, own)) is not None}
         for key in dict.fromkeys(key for each in parts for key in each.figures)
     }
     limited = in_half([_tester_limited(trial) for trial in trials])
@@ -268,25 +264,30 @@ def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
             "loss_ratio": loss_of(trials) or 0.0,
             "achieved_pps": median(each.achieved_pps for each in parts),
             "forwarded_pps": median(each.forwarded_pps for each in parts),
-            "sample": sample_of(trials),
+            "arrived": sum(each.arrived or 0 for each in parts),
         }
     )
 
 
-def _of_turn(key: str, one: RepetitionFigures) -> float | None:
+def _all_turns(trials: Sequence[TrialRecord]) -> dict[float, float]:
+    sample = sample_of(trial for trial in trials if trial.turn is not None)
+    known = ((each.percent, sample.percentile_us(each.percent)) for each in PERCENTILES if each.percent)
+    return {percent: value for percent, value in known if value is not None}
+
+
+def _of_turn(key: str, one: RepetitionFigures, sample: Sample) -> float | None:
     """A figure of one turn. A percentile needs enough frames above it, and is infinite where none came at all."""
     percent = next((each.percent for each in PERCENTILES if each.key == key), None)
     if percent is None:
         return one.value(key)
-    if not one.sample.count:
+    if not sample.count:
         return math.inf if one.achieved_pps else None
-    return one.value(key) if one.sample.count * (100 - percent) / 100 >= MIN_ABOVE else None
+    return one.value(key) if sample.count * (100 - percent) / 100 >= MIN_ABOVE else None
 
 
-def _figures(trial: TrialRecord) -> RepetitionFigures:
+def _figures(trial: TrialRecord, sample: Sample) -> RepetitionFigures:
     result = trial.result
     assert result is not None
-    sample = sample_of([trial])
     percentiles = {each.key: _percentile(sample, each, trial) for each in PERCENTILES if sample.count}
     return RepetitionFigures(
         repetition=trial.repetition,
@@ -295,7 +296,7 @@ def _figures(trial: TrialRecord) -> RepetitionFigures:
         offered_pps=trial.offered_pps,
         achieved_pps=sum(stream.achieved_pps for stream in result.streams),
         forwarded_pps=sum(stream.rx_pps for stream in result.streams),
-        sample=sample,
+        arrived=sample.arrived.count,
     )
 
 

@@ -34,10 +34,9 @@ def find_point(run: RunRecord, name: str) -> str:
     raise InputError(f"point {name!r}: {'several are called so' if found else 'there is none'}; there are {notes}")
 
 
-def way_of(run: RunRecord, summary: PointSummary, trials: Sequence[TrialRecord], answer: Answer) -> Iterator[str]:
-    """Line by line, for the terminal and for the report."""
+def way_of(run: RunRecord, summary: PointSummary, own: Sequence[TrialRecord], answer: Answer) -> Iterator[str]:
+    """Line by line, for the terminal and for the report; `own` are the point's trials."""
     method, point = make_method(run.study.method), run.points[summary.point_id]
-    own = [trial for trial in trials if trial.point_id == summary.point_id]
     used = {(trial.repetition, trial.trial) for trial in trials_used(method, own)}
     what = f"path {point.path.value}, {point.traffic.frame_bytes} bytes, pipeline {point.pipeline}"
     yield f"point {summary.point_id}: {point.title}, {what}"

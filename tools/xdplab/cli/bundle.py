@@ -61,8 +61,10 @@ def _write_redacted(out: Path, folder: "RunFolder") -> None:
     from xdplab.results.bundle import Pseudonym, write_bundle
     from xdplab.results.redact import Redactor
 
+    journal = folder.trials()
+
     def lines() -> Iterator[dict[str, Any]]:
-        return (json.loads(trial.model_dump_json()) for trial in folder.trials())
+        return (json.loads(trial.model_dump_json()) for trial in journal)
 
     head = json.loads(folder.load().model_dump_json(by_alias=True))
     redactor = Redactor(head, lines)

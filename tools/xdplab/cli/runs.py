@@ -47,7 +47,7 @@ def show(
 
         point_id = find_point(read.record, point)
         summary = next(each for each in read.points if each.point_id == point_id)
-        print("\n".join(map(plain, way_of(read.record, summary, read.trials, read.answer))))
+        print("\n".join(map(plain, way_of(read.record, summary, read.by_point.get(point_id, ()), read.answer))))
     elif as_json:
         print(json.dumps(read.rows(), indent=1))
     elif as_csv:

@@ -20,6 +20,7 @@ from xdplab.measure import Method, figure
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, plain
+from xdplab.model.cells import spreadsheet_row
 from xdplab.model.digits import number
 
 #: Columns of a terminal.
@@ -131,7 +132,7 @@ def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
     shown = data_columns(method, summaries)
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([each.key for each in shown])
-    writer.writerows([[data_of(each, point) for each in shown] for point in summaries])
+    writer.writerows(spreadsheet_row(data_of(each, point) for each in shown) for point in summaries)
     return out.getvalue()
 
 

@@ -10,6 +10,7 @@ from xdplab.cost import known
 from xdplab.cost.cells import TESTER
 from xdplab.cost.run import Cell, CostTable
 from xdplab.model import ForwarderSpec
+from xdplab.model.cells import spreadsheet_row
 
 #: What no figure here has in it; below every table.
 NOT_IN_IT = (
@@ -67,7 +68,7 @@ def comma_separated(found: CostTable) -> str:
     writer.writerow([*_COLUMNS, *events, *(f"layer {layer}" for layer in layers)])
     for cell in found.cells:
         more = [*(cell.events.get(event) for event in events), *(cell.layers.get(layer) for layer in layers)]
-        writer.writerow([*(getattr(cell, name) for name in _COLUMNS), *more])
+        writer.writerow(spreadsheet_row([*(getattr(cell, name) for name in _COLUMNS), *more]))
     return written.getvalue()
 
 

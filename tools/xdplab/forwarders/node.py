@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from xdplab.model import Model, Pipeline, validated
+from xdplab.model.reading import RULES_BYTES, read_text
 from xdplab.testbed import Port, load_yaml
 from xdplab.tools import project_root
 
@@ -70,14 +71,14 @@ def missing(pipeline: Pipeline) -> str | None:
 
 def flow_lines(pipeline: Pipeline) -> list[str]:
     """Rules, as `ovs-ofctl add-flows` takes them; lines of a dump that are none are left out."""
-    text = _found(pipeline, node_of(pipeline).flows).read_text()
+    text = read_text(_found(pipeline, node_of(pipeline).flows), RULES_BYTES)
     return [line.strip() for line in text.splitlines() if "actions=" in line and not line.startswith("#")]
 
 
 def group_lines(pipeline: Pipeline) -> list[str]:
     """Groups, as `ovs-ofctl add-group` takes them."""
     groups = node_of(pipeline).groups
-    text = _found(pipeline, groups).read_text() if groups else ""
+    text = read_text(_found(pipeline, groups), RULES_BYTES) if groups else ""
     return [line.strip() for line in text.splitlines() if "group_id=" in line]
 
 

@@ -10,14 +10,18 @@ from xdplab.model.study import Scalar
 
 #: How long a program that was killed may take to give its memory back.
 _ENDS_S = 2.0
-_FILE = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+_FOLDER = "/sys/kernel/mm/hugepages/hugepages-2048kB"
+_FILE = f"{_FOLDER}/nr_hugepages"
 
 
 class Hugepages2M(Knob):
-    """Number of 2 MiB pages that the kernel keeps reserved."""
+    """Number of 2 MiB pages that the kernel keeps for the run, besides those in use when it began."""
 
     name: ClassVar[str] = "hugepages_2m"
     scope: ClassVar[Literal["port", "system"]] = "system"
+
+    def __init__(self) -> None:
+        self._needed = 0
 
     def check(self, value: Scalar) -> int:
         """A number of pages."""
@@ -28,15 +32,20 @@ class Hugepages2M(Knob):
         return int(context.host.read(_FILE))
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Reserve at least that many: pages that others reserved stay."""
-        if self.read(context) < int(value):
-            context.host.write(_FILE, str(value))
+        """Reserve until that many are free: pages that others reserved stay, and those that they use are theirs."""
+        free, promised = (int(context.host.read(f"{_FOLDER}/{name}_hugepages")) for name in ("free", "resv"))
+        present = self.read(context)
+        self._needed = present + max(0, int(value) - (free - promised))
+        if present < self._needed:
+            context.host.write(_FILE, str(self._needed))
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """The kernel may find fewer than asked for."""
         present = self.read(context)
-        if present < int(value):
-            raise Unsupported(f"hugepages_2m: the kernel found memory for {present} of {value} pages of 2 MiB")
+        if present < self._needed:
+            used = f", of which others use {self._needed - int(value)}" if self._needed > int(value) else ""
+            found = f"the kernel found memory for {present} of {self._needed} pages of 2 MiB"
+            raise Unsupported(f"hugepages_2m: {found}{used}")
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Give them back; those of a program that was killed are counted until all of its threads have ended."""

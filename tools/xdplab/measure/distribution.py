@@ -6,7 +6,7 @@ which drops its slowest frames wins nothing by it.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -125,14 +125,6 @@ class Sample:
     arrived: Distribution
     lost: int
 
-    @classmethod
-    def together(cls, parts: "Sequence[Sample]") -> "Sample":
-        """Of all of them, at least one."""
-        values = np.concatenate([each.arrived.values_ns for each in parts])
-        counts = np.concatenate([each.arrived.counts for each in parts])
-        order = np.argsort(values)
-        return cls(Distribution(values[order], counts[order]), sum(each.lost for each in parts))
-
     @property
     def count(self) -> int:
         """Frames sent."""
@@ -148,7 +140,7 @@ def rank_of(count: int, percent: float) -> int:
     return max(1, math.ceil(percent / 100 * count - 1e-6))  # 99.9 % of 1000 is 999, not 999.0000000000001
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 11)
 def _recorded(text: str) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the counters that are not zero, and their counts. The library's own iterator takes 0.1 s for this."""
     try:

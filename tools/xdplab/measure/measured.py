@@ -144,8 +144,8 @@ class RepetitionFigures(Model):
     offered_pps: float | None = None
     #: Key of a figure -> number of a turn -> what was found in it, where the points of a repetition take turns.
     turns: dict[str, dict[int, Extended | None]] = {}
-    #: All latencies by rank of what was sent.
-    sample: SkipJsonSchema[Any] = Field(default=None, exclude=True, repr=False)
+    #: Time-stamped frames that arrived; None where no frame has a time stamp.
+    arrived: SkipJsonSchema[int | None] = Field(default=None, exclude=True, repr=False)
 
     def was_searched(self, metric: str) -> bool:
         """Whether it was looked for, found or not."""

@@ -3,7 +3,8 @@
 
 from typing import Any
 
-from pydantic import SerializeAsAny
+from pydantic import Field, SerializeAsAny
+from pydantic.json_schema import SkipJsonSchema
 
 from xdplab.measure.comparison import ALIKE_WITHIN
 from xdplab.measure.datapath import DatapathStats
@@ -105,6 +106,8 @@ class PointSummary(Model):
     tester: str = ""
     #: Within this share either way of 1, an interval of its ratios is no measurable difference (of the study).
     alike_within: float = ALIKE_WITHIN
+    #: Percent -> that percentile of all turns together, in us, by rank of what was sent.
+    all_turns: SkipJsonSchema[dict[float, Extended]] = Field(default={}, exclude=True, repr=False)
     #: What each repetition gave; comparisons pair these.
     by_repetition: tuple[RepetitionFigures, ...]
     #: Flows that have figures of their own, all streams.

@@ -19,7 +19,7 @@ from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdict
 from xdplab.measure import Column, Method
 from xdplab.measure.comparison import Answer, Comparison
-from xdplab.measure.distribution import Distribution, distribution
+from xdplab.measure.distribution import distribution
 from xdplab.measure.measured import Spread
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord
@@ -31,7 +31,10 @@ from xdplab.report.assets import text
 from xdplab.report.chart import Chart, density_chart, distribution_chart
 from xdplab.report.place import Place
 from xdplab.report.prices import price_charts
+from xdplab.results import trials_by_point
 
+#: Curves of a picture: as many as its colours and strokes tell apart.
+_MOST_CURVES = 32
 #: HTML that may stand in the page as it is.
 Section = Markup
 
@@ -138,9 +141,11 @@ def latency_plots(
     plots = []
     for path, size, work in sorted({(each.path, str(each.frame_bytes), each.pipeline) for each in measured}):
         group = [each for each in measured if (each.path, str(each.frame_bytes), each.pipeline) == (path, size, work)]
-        names = _curve_names(group)
-        curves = {names[s.point_id]: _merged(method, s, trials) for s in group}
+        names = _curve_names(shown := in_order(method, group)[:_MOST_CURVES])
+        own = trials_by_point(trials)
+        curves = {names[s.point_id]: distribution(trials_used(method, own[s.point_id])) for s in shown}
         about = "Share of frames at or below a latency, to p99.999, all counted repetitions merged."
+        about += f" The first {len(shown)} of {len(group)} points." if len(shown) < len(group) else ""
         plots.append(
             {
                 "title": f"{group[0].quantity} latency, {group[0].frames}, path {path}"
@@ -152,10 +157,6 @@ def latency_plots(
             }
         )
     return plots
-
-
-def _merged(method: Method[Any], summary: PointSummary, trials: Sequence[TrialRecord]) -> Distribution:
-    return distribution(trials_used(method, [trial for trial in trials if trial.point_id == summary.point_id]))
 
 
 def _curve_names(group: Sequence[PointSummary]) -> dict[str, str]:

@@ -24,16 +24,16 @@ _STUDY = "the study's load"
 
 def course(run: Run) -> dict[str, Any]:
     """What strip.html.j2 shows; nothing of a run without trials."""
-    times = {id(trial): datetime.fromisoformat(trial.started).timestamp() for trial in run.trials}
+    times = {trial.started: datetime.fromisoformat(trial.started).timestamp() for trial in run.trials}
     if not times:
         return {}
     begun = min(times.values())
     span = max(times.values()) - begun or 1.0
-    at = {key: round(_WIDTH * (time - begun) / span, 1) for key, time in times.items()}
+    at = {started: round(_WIDTH * (time - begun) / span, 1) for started, time in times.items()}
     first: dict[int, float] = {}
     taken: dict[int, float] = {}
     for trial in run.trials:
-        x = at[id(trial)]
+        x = at[trial.started]
         first[trial.repetition] = min(first.get(trial.repetition, x), x)
         if trial.disturbance:
             taken[round(x)] = max(taken.get(round(x), 0.0), trial.disturbance.taken_share)
@@ -51,17 +51,17 @@ def course(run: Run) -> dict[str, Any]:
     }
 
 
-def _row(run: Run, point: PointSummary, at: Mapping[int, float]) -> dict[str, Any]:
-    trials = run.by_point.get(point.point_id, [])
+def _row(run: Run, point: PointSummary, at: Mapping[str, float]) -> dict[str, Any]:
+    trials = run.by_point.get(point.point_id, ())
     places: dict[str, list[tuple[float, float]]] = {}
     for trial in trials:
         if trial.purpose == "measure" and (value := _value(trial)):
-            places.setdefault(trial.clause or _STUDY, []).append((at[id(trial)], value))
+            places.setdefault(trial.clause or _STUDY, []).append((at[trial.started], value))
     searched = not places
     for trial in trials if searched else ():
         if trial.purpose == "search" and trial.result and trial.result.achieved_pps:
             label = "load, frames lost" if trial.result.lost else "load, nothing lost"
-            places.setdefault(label, []).append((at[id(trial)], trial.result.achieved_pps))
+            places.setdefault(label, []).append((at[trial.started], trial.result.achieved_pps))
     every = [value for own in places.values() for _, value in own]
     paths = {label: _path(own, (min(every), max(every)) if searched else None) for label, own in places.items()}
     sides = [*point.by_clause.values(), point]

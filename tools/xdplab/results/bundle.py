@@ -22,14 +22,24 @@ from typing import IO, Literal, NamedTuple
 from pydantic import ValidationError
 
 from xdplab.model import SCHEMA_VERSION, InputError, Model
+from xdplab.model.reading import HEAD_BYTES, JOURNAL_BYTES, MIB
 from xdplab.results.folder import RunFolder, first_error
 from xdplab.results.writing import give_back
 
-_MIB = 1 << 20
 #: What may be in it, and how large that may be, in bytes.
-LIMITS = {"manifest.json": _MIB, "run.json": 64 * _MIB, "trials.jsonl": 4096 * _MIB, "report.html": 256 * _MIB}
+LIMITS = {"manifest.json": MIB, "run.json": HEAD_BYTES, "trials.jsonl": JOURNAL_BYTES, "report.html": 256 * MIB}
+#: What is in it unpacks to no more than so many times its own size, or to this; records of runs, to about ten times.
+_RATIO, _SMALL = 100, 64 * MIB
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_DAMAGED = (gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_DAMAGED = (
+    gzip.BadGzipFile,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RecursionError,
+)
 
 
 class BundledFile(Model):
@@ -93,7 +103,7 @@ def write_bundle(
     files = {name: BundledFile(sha256=_sha256(folder / name), size_bytes=_size(folder / name)) for name in names}
     over = [name for name, each in files.items() if each.size_bytes > LIMITS[name]]
     if over:
-        raise InputError(f"bundle: {folder / over[0]}: more than a bundle may hold, {LIMITS[over[0]] // _MIB} MiB")
+        raise InputError(f"bundle: {folder / over[0]}: more than a bundle may hold, {LIMITS[over[0]] // MIB} MiB")
     manifest = BundleManifest(
         run_id=run_id, xdplab=version, redacted=replaced is not None, replaced=replaced or (), files=files
     )
@@ -161,6 +171,8 @@ def import_bundle(bundle: Path, results: Path, check: Callable[[RunFolder], None
         place.rename(target)
     except _DAMAGED as exc:
         raise InputError(f"import: {bundle}: damaged: {exc}") from None
+    except OSError as exc:
+        raise InputError(f"import: {exc.filename or results}: {exc.strerror}; nothing was imported") from None
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return RunFolder(target)
@@ -181,6 +193,9 @@ def _expected(bundle: Path, members: Iterator[_Member]) -> tuple[str, dict[str, 
         if name in found:
             raise InputError(f"import: {bundle}: {member.name} is in it twice")
         folder, found[name] = run, member
+        whole = sum(each.size for each in found.values())
+        if whole > max(_SMALL, _RATIO * _size(bundle)):
+            raise InputError(f"import: {bundle}: unpacks to {whole // MIB} MiB, more than {_RATIO} times its size")
     if "manifest.json" not in found:
         raise InputError(f"import: {bundle}: no bundle: it has no manifest.json")
     return folder, found
@@ -215,7 +230,7 @@ def _unpack(bundle: Path, member: _Member, expected: BundledFile, to: Path) -> N
     digest, size = hashlib.sha256(), 0
     with member.open() as source, to.open("xb") as target:
         to.chmod(0o600)
-        while data := source.read(_MIB):
+        while data := source.read(MIB):
             size += len(data)
             if size > expected.size_bytes:
                 break
@@ -231,8 +246,26 @@ def _members(bundle: Path) -> Iterator[Iterator[_Member]]:
         with zipfile.ZipFile(bundle) as packed:
             yield (_of_zip(packed, each) for each in packed.infolist())
         return
-    with tarfile.open(bundle, "r:gz") as archive:
-        yield (_of_tar(archive, each) for each in archive)
+    with _Unpacked(bundle) as source, tarfile.open(fileobj=source, mode="r:") as archive:
+        yield (_of_tar(source, archive, each) for each in archive)
+
+
+class _Unpacked(gzip.GzipFile):
+    """What tarfile reads. A header may ask it to take any number of bytes (of a long name, say) into memory."""
+
+    #: That may still be read: of headers a MiB in all, then members one after another.
+    left = MIB
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to `size` bytes.
+
+        Raises:
+            TarError: more than are left were asked for.
+        """
+        if size is None or not 0 <= size <= self.left:
+            raise tarfile.ReadError("its headers are larger than those of a bundle")
+        self.left -= size
+        return super().read(size)
 
 
 def _of_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Member:
@@ -242,8 +275,9 @@ def _of_zip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Member:
     return _Member(member.filename, member.file_size, oddity, lambda: archive.open(member))
 
 
-def _of_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> _Member:
+def _of_tar(unpacked: _Unpacked, archive: tarfile.TarFile, member: tarfile.TarInfo) -> _Member:
     def opened() -> IO[bytes]:
+        unpacked.left = member.size + MIB
         source = archive.extractfile(member)
         assert source is not None, "a plain file has contents"
         return source

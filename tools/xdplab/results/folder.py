@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run folder on disk, read or refused in one line. A trial is on the disk before the next one starts (`append`)."""
 
+import contextlib
+import io
 import json
 import os
 import shutil
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from pydantic import ValidationError
 
 from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed, Model, RunRecord, TrialRecord, plain
 from xdplab.model.base import READ_BY
+from xdplab.model.reading import HEAD_BYTES, read_text, whole_lines
 from xdplab.results.writing import append_whole, give_back, write_whole
 
 _M = TypeVar("_M", bound=Model)
+#: Trials that stay in memory once they were read, 16 KiB each.
+_KEPT = 4096
 
 
 def read_head(folder: Path) -> dict[str, Any]:
@@ -25,7 +34,7 @@ def read_head(folder: Path) -> dict[str, Any]:
     """
     path = folder / "run.json"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_text(path, HEAD_BYTES))
     except (OSError, ValueError, RecursionError) as exc:
         raise InputError(f"{folder}: not a run folder: {path.name}: {exc}") from None
     if not isinstance(data, dict):
@@ -47,25 +56,86 @@ def head_as(model: type[_M], data: dict[str, Any], folder: Path) -> _M:
         raise InputError(f"{path}: {first_error(exc)}") from None
 
 
-def read_trials(path: Path, model: type[_M]) -> list[_M]:
-    """All whole lines: a last one that kill -9 cut off is left out, and before the first trial there is no file.
+class Journal(Sequence[TrialRecord]):
+    """The trials of a run in their order. Those of a long run are read from its file again whenever they are asked for.
 
-    Raises:
-        InputError: another line cannot be read.
+    A last line that kill -9 cut off is left out, and before the first trial there is no file.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return []
-    lines.pop()  # what stands behind the last newline: nothing, or half a line
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = model.model_validate_json(line)
-        except ValidationError as exc:
-            raise InputError(f"{path}:{number}: not a trial record: {first_error(exc)}") from None
-        _check_version(getattr(record, "schema_version", None), f"{path}:{number}")
-        found.append(record)
+
+    def __init__(self, path: Path, starts: Sequence[int], of: Sequence[str], kept: Mapping[int, TrialRecord]) -> None:
+        self._path = path
+        #: Where their lines begin, and of which points they are.
+        self._starts, self._of = starts, of
+        self._kept = kept
+
+    @classmethod
+    def of(cls, path: Path, points: Any) -> "Journal":
+        """All of a file, once each line was read; `points` is what run.json has of that name.
+
+        Raises:
+            InputError: a line cannot be read, or is of a point that run.json does not have.
+        """
+        starts, of, at = array("q"), list[str](), 0
+        names, kept = dict[str, str](), dict[int, TrialRecord]()
+        with path.open("rb") if path.exists() else contextlib.nullcontext(io.BytesIO()) as file:
+            for number, line in enumerate(whole_lines(path, file), start=1):
+                try:
+                    record = TrialRecord.model_validate_json(line)
+                except ValidationError as exc:
+                    raise InputError(f"{path}:{number}: not a trial record: {first_error(exc)}") from None
+                _check_version(record.schema_version, f"{path}:{number}")
+                if isinstance(points, dict) and record.point_id not in points:  # else it is for `load` to complain
+                    raise InputError(
+                        f"{path}:{number}: of point {plain(record.point_id)!r}, which run.json does not have"
+                    )
+                if number <= _KEPT:
+                    kept[at] = record
+                starts.append(at)
+                of.append(names.setdefault(record.point_id, record.point_id))
+                at += len(line)
+        return cls(path, starts, of, kept)
+
+    @cached_property
+    def by_point(self) -> "Mapping[str, Journal]":
+        """Point id -> its trials."""
+        found: dict[str, array[int]] = defaultdict(lambda: array("q"))
+        for start, point_id in zip(self._starts, self._of, strict=True):
+            found[point_id].append(start)
+        return {each: Journal(self._path, starts, [each] * len(starts), self._kept) for each, starts in found.items()}
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[TrialRecord]:
+        with contextlib.ExitStack() as stack:
+            file = None
+            for start in self._starts:
+                record = self._kept.get(start)
+                if record is None:
+                    file = file or stack.enter_context(self._path.open("rb"))
+                    file.seek(start)
+                    record = TrialRecord.model_validate_json(file.readline())
+                yield record
+
+    @overload
+    def __getitem__(self, index: int) -> TrialRecord: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Journal": ...
+
+    def __getitem__(self, index: int | slice) -> "TrialRecord | Journal":
+        if isinstance(index, slice):
+            return Journal(self._path, self._starts[index], self._of[index], self._kept)
+        return next(iter(Journal(self._path, [self._starts[index]], [self._of[index]], self._kept)))
+
+
+def trials_by_point(trials: Iterable[TrialRecord]) -> Mapping[str, Sequence[TrialRecord]]:
+    """Point id -> its trials in their order; points without any are not there."""
+    if isinstance(trials, Journal):
+        return trials.by_point
+    found: dict[str, list[TrialRecord]] = defaultdict(list)
+    for trial in trials:
+        found[trial.point_id].append(trial)
     return found
 
 
@@ -130,27 +200,21 @@ class RunFolder:
         """
         return head_as(RunRecord, read_head(self.path), self.path)
 
-    def trials(self) -> list[TrialRecord]:
-        """All whole lines of trials.jsonl: a last one that kill -9 cut off is left out, any other bad one is an error.
+    def trials(self) -> Journal:
+        """Those of trials.jsonl.
 
         Raises:
-            InputError: a line in the middle cannot be read, or is of a point that run.json does not have.
+            InputError: as `Journal.of`.
         """
-        found = read_trials(self._trials, TrialRecord)
-        points = read_head(self.path).get("points") if found and (self.path / "run.json").exists() else None
-        for number, trial in enumerate(found, start=1):
-            if isinstance(points, dict) and trial.point_id not in points:  # else it is for `load` to complain
-                raise InputError(
-                    f"{self._trials}:{number}: of point {plain(trial.point_id)!r}, which run.json does not have"
-                )
-        return found
+        head = self.path / "run.json"
+        return Journal.of(self._trials, read_head(self.path).get("points") if head.exists() else None)
 
     def repair(self) -> None:
         """Cut off half a last line, before a resumed run appends to it."""
         if self._trials.exists():
-            data = self._trials.read_bytes()
-            whole = data.rfind(b"\n") + 1
-            if whole < len(data):
+            with self._trials.open("rb") as file:
+                whole = sum(map(len, whole_lines(self._trials, file)))
+            if whole < self._trials.stat().st_size:
                 os.truncate(self._trials, whole)
 
     def forget(self) -> None:

@@ -37,7 +37,7 @@ from xdplab.model import (
     XdplabError,
     plain,
 )
-from xdplab.results import RunFolder
+from xdplab.results import RunFolder, trials_by_point
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
@@ -318,8 +318,7 @@ class StudyRun:
                 for repetition in repetitions:
                     number += 1
                     self._listener.starting(repetition.point, repetition.number, number, of, left_s)
-                    key = repetition.point.id, repetition.number
-                    self._taken = [each for each in self._job.earlier_trials if (each.point_id, each.repetition) == key]
+                    self._taken = self._earlier_trials(repetition)
                     place = self._testbed.beside(places[repetition.point.id])
                     session = self._session(repetition, place, place.freezer)
                     sessions.append(session)
@@ -339,10 +338,13 @@ class StudyRun:
                     session.abandon()
                 raise
 
+    def _earlier_trials(self, repetition: Repetition) -> list[TrialRecord]:
+        own = trials_by_point(self._job.earlier_trials).get(repetition.point.id, ())
+        return [trial for trial in own if trial.repetition == repetition.number]
+
     def _measure(self, repetition: Repetition) -> None:
         """A repetition, repeated once with what it has journaled if the connection to a host is lost within it."""
-        key = repetition.point.id, repetition.number
-        self._taken = [trial for trial in self._job.earlier_trials if (trial.point_id, trial.repetition) == key]
+        self._taken = self._earlier_trials(repetition)
         try:
             self._session(repetition).carry_out()
         except LinkLost as exc:
@@ -355,8 +357,8 @@ class StudyRun:
                 started = datetime.now(UTC).isoformat(timespec="milliseconds")
                 self._emit(
                     TrialRecord(
-                        point_id=key[0],
-                        repetition=key[1],
+                        point_id=repetition.point.id,
+                        repetition=repetition.number,
                         purpose="end",
                         status="failed",
                         reason=f"{again}, also when it was repeated",

@@ -9,6 +9,7 @@ import yaml
 
 from xdplab.model import InputError, TestbedSpec, validated
 from xdplab.model.errors import meant
+from xdplab.model.reading import YAML_BYTES, read_text
 from xdplab.testbed.base import Testbed
 from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.fake import FakeTestbed
@@ -36,7 +37,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
         InputError: unreadable, not YAML, or not a mapping; names the line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, YAML_BYTES)
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "not UTF-8 text"
         raise InputError(f"{path}: {reason}") from None

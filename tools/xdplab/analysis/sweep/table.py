@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from xdplab.analysis.summary import loss_of, trials_by_point, trials_used
+from xdplab.analysis.summary import loss_of, trials_used
 from xdplab.measure import Method, make_method
 from xdplab.measure.distribution import Distribution, distribution, if_enough_samples
 from xdplab.model import Model, Pipeline, Point, RunRecord, TrialRecord
 from xdplab.model.design import TESTER, same_level
 from xdplab.model.naming import RATES, unusual
 from xdplab.model.study import Scalar
+from xdplab.results import trials_by_point
 
 #: Level of a setting that a configuration has not got: an option of another forwarder.
 ABSENT = "-"
@@ -162,9 +163,8 @@ def tables(run: RunRecord, trials: Iterable[TrialRecord]) -> list[Table]:
         planned = _varying(settings)
         rows = []
         for point in points:
-            row = _row(
-                method, point, {name: settings[point.id].get(name, ABSENT) for name in planned}, by_point[point.id]
-            )
+            levels = {name: settings[point.id].get(name, ABSENT) for name in planned}
+            row = _row(method, point, levels, by_point.get(point.id, ()))
             if row is not None:
                 rows.append(row)
         factors = tuple(

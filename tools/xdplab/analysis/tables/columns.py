@@ -16,7 +16,6 @@ from xdplab.analysis.tables.datapath_columns import (
     new_flow_columns,
 )
 from xdplab.measure import Column, Figure, Method, method_class, method_names
-from xdplab.measure.distribution import Sample
 from xdplab.measure.figure import COMMON, CPU, CPU_IDLE
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import find_figure
@@ -48,8 +47,8 @@ def _all_turns(percent: float) -> Callable[[PointSummary], str]:
     """The same percentile of all turns together, next to the median over turns."""
 
     def subtext(point: PointSummary) -> str:
-        turns = [one.sample for one in point.by_repetition if one.turns and one.sample]
-        return f"all turns {number(Sample.together(turns).percentile_us(percent) or 0.0)}" if turns else ""
+        found = point.all_turns.get(percent)
+        return "" if found is None else f"all turns {number(found)}"
 
     return subtext
 

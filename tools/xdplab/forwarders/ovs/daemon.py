@@ -119,14 +119,15 @@ class Ovs(Instance):
         """What the bridge answers over OpenFlow."""
         return self.host.exchange(self.dut.rundir / f"{BRIDGE}.mgmt", asked, openflow.END, timeout_s=60.0)
 
-    def ofctl(self, command: str, *args: str, stdin: str | None = None) -> str:
-        """Output of ovs-ofctl."""
-        argv = [self.build.ofctl, "--protocols=OpenFlow15", command, f"unix:{self._path(BRIDGE + '.mgmt')}", *args]
+    def ofctl(self, command: str, *args: str, options: Sequence[str] = (), stdin: str | None = None) -> str:
+        """Output of ovs-ofctl. No argument is an option: some are lines of files (`openflow:FILE`)."""
+        socket = f"unix:{self._path(BRIDGE + '.mgmt')}"
+        argv = [self.build.ofctl, "--protocols=OpenFlow15", *options, "--", command, socket, *args]
         return self.host.run(argv, stdin=stdin, timeout_s=120.0).stdout
 
     def add_flows(self, flows: Iterable[str]) -> None:
         """All at once, or in place of the same that are there."""
-        self.ofctl("add-flows", "--bundle", "-", stdin="\n".join(flows) + "\n")
+        self.ofctl("add-flows", "-", options=["--bundle"], stdin="\n".join(flows) + "\n")
 
     def vsctl(self, *args: str) -> str:
         """Output of ovs-vsctl.

@@ -171,7 +171,10 @@ class Machine:
                 select.select([pidfd], [], [], timeout_s)
             finally:
                 os.close(pidfd)
-        return process.poll()
+        code = process.poll()
+        if code is not None and process.stdin is not None and pid not in self._lines:
+            process.stdin.close()  # of `hold_stdin`: the process is kept for whoever asks again
+        return code
 
     @operation
     def signal_process(self, pid: int, number: int) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from xdplab.analysis.answers.ranking import Contender
 from xdplab.analysis.compare import compare_points, corrected
-from xdplab.analysis.summary import trials_by_point
 from xdplab.analysis.words import gain, listed, visible
 from xdplab.forwarders.base import THREADS
 from xdplab.measure.comparison import Comparison
@@ -28,6 +27,7 @@ from xdplab.model.digits import number_of
 from xdplab.model.naming import Names
 from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.report.chart import Axis, Chart, Series
+from xdplab.results import trials_by_point
 
 
 def rfc2544_section(method: Method[Any], page: Page) -> list[Section]:
@@ -257,13 +257,13 @@ def ablation(run: RunRecord, summaries: Sequence[PointSummary], trials: Sequence
     return Ablation(
         reference=reference,
         reference_ndr=_ndr(reference),
-        reference_per_frame=per_frame(by_point[reference.point_id]),
+        reference_per_frame=per_frame(by_point.get(reference.point_id, ())),
         variants=tuple(
             Variant(
                 summary=summary,
                 ndr=_ndr(summary),
                 comparisons={metric: adjusted.get((summary.point_id, metric)) for metric in _GAINS},
-                per_frame=per_frame(by_point[summary.point_id]),
+                per_frame=per_frame(by_point.get(summary.point_id, ())),
                 note=run.study.notes.get(summary.forwarder, ""),
             )
             for summary in alike

@@ -12,6 +12,7 @@ from xdplab.model import Model, TrialRecord
 from xdplab.model.base import Count
 from xdplab.model.histogram import Histogram
 from xdplab.model.published import Stage
+from xdplab.results import trials_by_point
 
 STAGES: tuple[Stage, ...] = ("driver", "stack", "complete")
 
@@ -102,7 +103,7 @@ def of_trial(trial: TrialRecord, stage: Stage) -> StageSummary:
 
 def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: Stage) -> Distribution:
     """All samples of a stage."""
-    own = counting_trials([trial for trial in trials if trial.point_id == point_id])
+    own = counting_trials(trials_by_point(trials).get(point_id, ()))
     return Distribution.merged(of_trial(trial, stage).hdr for trial in own)
 
 

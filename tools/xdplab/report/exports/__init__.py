@@ -9,6 +9,7 @@ from typing import Any
 from xdplab.analysis.tables.export import ExportRow, export_rows
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord
+from xdplab.model.cells import spreadsheet_row
 from xdplab.model.described import described
 from xdplab.model.design import as_written
 from xdplab.model.extras import need
@@ -22,7 +23,8 @@ def csv_of(rows: Iterable[ExportRow]) -> bytes:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(ExportRow.model_fields)
     for row in rows:
-        writer.writerow(None if each is None else as_written(each) for each in row.model_dump().values())
+        shown = spreadsheet_row(row.model_dump().values())
+        writer.writerow(None if each is None else as_written(each) for each in shown)
     return out.getvalue().encode()
 
 

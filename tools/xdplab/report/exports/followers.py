@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xdplab.model import InputError
+from xdplab.model.cells import spreadsheet_row
 
 
 def metric(value: float, low: float | None, high: float | None) -> dict[str, float]:
@@ -20,10 +21,11 @@ def append_row(path: Path, head: Sequence[str], row: Sequence[str]) -> None:
     Raises:
         InputError: its first line is another.
     """
+    head, row = spreadsheet_row(head), spreadsheet_row(row)
     fresh = not path.exists()
     if not fresh:
         with path.open(encoding="utf-8", newline="") as file:
-            if next(csv.reader(file), None) != [*head]:
+            if next(csv.reader(file), None) != head:
                 raise InputError(f"{path}: it has other columns than {', '.join(head)}; give another file")
     with path.open("a", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([head, row] if fresh else [row])

@@ -2,7 +2,7 @@
 """ci/ansible without hosts: the inventory that a testbed file makes, and what the roles read from programs."""
 
 import importlib.util
-import re
+import os
 import shlex
 import subprocess
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from lab.command import load_program
 
 from xdplab.cli.inventory import inventory
 from xdplab.forwarders.ovs.builds import OFFLOADING
@@ -30,6 +31,7 @@ def plugin(name: str) -> Any:
     return made
 
 
+builds = plugin("builds")
 parsed = plugin("parsed")
 hugepages_plan = plugin("hugepages").hugepages_plan
 
@@ -100,20 +102,37 @@ def test_a_testbed_without_machines_is_refused() -> None:
         inventory(read_testbed("embedded", project_root() / "suites" / "testbeds"))
 
 
-def test_b_gets_every_package_that_forwarders_and_their_builds_need() -> None:
-    listed = (project_root() / "ci" / "packages.txt").read_text(encoding="utf-8")
-    needed = {
-        re.sub(r"\*$", "23", name) for name in re.findall(r"^(?:forwarders|ovs-build) +(\S+)", listed, re.MULTILINE)
-    }
-    assert len(needed) >= 8
-    build = (project_root() / "ovs" / "build").read_text(encoding="utf-8")
-    for table in re.findall(r"^(?:BUILD|XDP)_NEEDS = \{(.*?)^\}", build, re.MULTILINE | re.DOTALL):
-        needed |= set(re.findall(r'^    "([^"]+)":', table, re.MULTILINE))
-    assert {"gcc", "clang"} <= needed
-    given = yaml.safe_load((ANSIBLE / "group_vars" / "role_b.yml").read_text(encoding="utf-8"))
-    everywhere = yaml.safe_load((ANSIBLE / "group_vars" / "all.yml").read_text(encoding="utf-8"))
-    assert needed - {*given["xdplab_more_packages"], *everywhere["xdplab_packages"]} == set()
-    assert OFFLOADING in [f"{each['base']}-{each['series']}" for each in given["xdplab_builds"]]
+def variables(name: str) -> Any:
+    return yaml.safe_load((ANSIBLE / "group_vars" / f"{name}.yml").read_text(encoding="utf-8"))
+
+
+def test_b_gets_the_forwarders_and_no_compiler() -> None:
+    wanted = variables("role_b")["xdplab_package_groups"]
+    assert set(variables("all")["xdplab_package_groups"]) < set(wanted)
+    argv = [project_root() / "ci" / "packages", *wanted]
+    given = set(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
+    assert {"libxdp1", "ethtool", "openvswitch-switch", "dpdk-dev"} <= given
+    build = load_program(project_root() / "ovs" / "build")
+    assert given & {*build.BUILD_NEEDS, *build.XDP_NEEDS} == {"python3"}
+    assert {OFFLOADING, "3.1.0-patched"} <= set(variables("role_b")["xdplab_builds"])
+
+
+def test_what_a_build_needs_is_what_the_linker_reads(tmp_path: Path) -> None:
+    source = b"""int stat_of_2_33(void) __asm__("fstat");
+        char *no_library = "libnever.so.1", *no_version = "GLIBC_9.9";
+        int main(void) {return stat_of_2_33();}"""
+    program = tmp_path / "ovs-program"
+    argv = ["cc", "-x", "c", "-", "-o", program, "-Wl,--no-as-needed", "-lxdp", "-lm"]
+    subprocess.run(argv, input=source, check=True)
+    needs = builds.build_needs(str(tmp_path))
+    assert needs["libraries"] == ["libc.so.6", "libm.so.6", "libxdp.so.1"]
+    assert "2.33" <= needs["glibc"] < "9"
+    assert needs["machine"] == os.uname().machine
+    assert builds.build_needs(str(tmp_path / "never")) == {}
+
+
+def test_folders_that_a_path_is_in() -> None:
+    assert builds.folders_above("/home/lab/.cache") == ["/home/lab", "/home"]
 
 
 def test_packages_by_state() -> None:

@@ -8,7 +8,9 @@ import shlex
 import yaml
 from typer.main import get_command
 
+from xdplab.analysis.documents import find_document
 from xdplab.cli.main import cli
+from xdplab.cli.reproduce import planned
 from xdplab.model import TestbedSpec, TrafficSpec
 from xdplab.model.published import published, published_figure
 from xdplab.tools import project_root, studies_folder
@@ -48,6 +50,16 @@ def test_line_rates_and_cores_are_arithmetic() -> None:
     cores = [f"{math.ceil(each / high)} {word} {math.ceil(each / low)}" for each, word in ((full, "or"), (imix, "to"))]
     assert f"with {cores[0]} cores at 1518 bytes and {cores[1]} at IMIX" in FLAT
     assert f"at 64 bytes it would take {math.ceil(small / high)} to {math.ceil(small / low)}" in FLAT
+
+
+def test_how_long_studies_take_is_what_is_planned() -> None:
+    rows = re.findall(r"^\| `([\w-]+)`(?:, for each card)? \| (\d+ (?:h|min) .*) \|$", TEXT, re.MULTILINE)
+    assert len(rows) >= 8
+    for name, takes in rows:
+        assert (name, planned(name)[1]) == (name, takes)
+    name, changes = next((part.lab, part.afternoon) for part in find_document("understanding-delays-afxdp").parts)
+    options = " ".join(f"--set {each}" for each in changes)
+    assert f"| the same with `{options}` | {planned(name, changes)[1]} |" in TEXT
 
 
 def test_the_largest_mtu_is_that_of_the_model() -> None:

@@ -14,6 +14,7 @@ from lab.command import Done
 from xdplab.cli.lab.cabling import End, roles_of
 from xdplab.cli.lab.cpus import Proposal, Topology, propose, topology
 from xdplab.cli.lab.look import Card, cards, none_offered, offered
+from xdplab.cli.lab.trex import trex_config
 from xdplab.cli.lab.wanted import lab_hosts
 from xdplab.cli.lab.written import testbed_text as text_of_testbed
 from xdplab.hosts import LocalHost
@@ -160,6 +161,10 @@ def test_bad_hosts_are_one_line(changes: dict[str, Any], words: str) -> None:
         (("--from", "{file}"), "tester: `192.0.2.1` is not"),
         (("--from", "/nowhere"), "/nowhere: No such file"),
         (("--name", "UP", "--tester", "root@192.0.2.1", "--forwarder", "root@192.0.2.2"), "name"),
+        (
+            ("--trex", "/t", "--tester", "a@192.0.2.1", "--forwarder", "a@192.0.2.2", "--far", "a@192.0.2.3"),
+            "--trex: TRex sends and receives on one machine; leave far out",
+        ),
     ],
 )
 def test_bad_input_ends_the_command(
@@ -239,7 +244,7 @@ def test_the_file_says_what_was_found_and_is_a_testbed() -> None:
     found[A1] = found[A1]._replace(speed_mbps=None)
     cpus = {"tester": propose(TWO_NODES, 1, 2), "forwarder": None}
     roles = roles_of(joined((A0, B0), (A1, B1)), [])
-    text = text_of_testbed(given(), roles, found, cpus)  # type: ignore[arg-type]
+    text = text_of_testbed(given(), roles, found, cpus, None)  # type: ignore[arg-type]
     spec = TestbedSpec.model_validate(yaml.safe_load(text))
     assert spec.ports["b0"].model_dump() == {
         "host": "forwarder", "ifname": "ens2f0", "mac": "02:00:00:00:00:02", "driver": "ice", "pci": "0000:18:00.0",
@@ -254,3 +259,36 @@ def test_the_file_says_what_was_found_and_is_a_testbed() -> None:
         "# d0, d1: two more ports of the tester",
     ):
         assert words in text
+
+
+def test_a_trex_gets_the_cards_of_the_tester_by_their_address_on_the_bus() -> None:
+    card = Card("ens1f0", "ice", "", "0000:18:00.0", "02:00:00:00:00:00", 1, 100_000, up=True, needed="")
+    d0, d1 = End("tester", "ens1f2"), End("tester", "ens1f3")
+    found = {
+        end: card._replace(ifname=end.ifname, pci=f"0000:18:00.{n}", mac=f"02:00:00:00:00:0{n}")
+        for n, end in enumerate((A0, A1, B0, B1, d0, d1))
+    }
+    roles = roles_of(joined((A0, B0), (A1, B1), (d0, d1)), [])
+    text = text_of_testbed(given(), roles, found, {"tester": None, "forwarder": None}, "/opt/trex: 3")
+    spec = TestbedSpec.model_validate(yaml.safe_load(text))
+    assert spec.trex is not None
+    assert (spec.trex.folder, spec.trex.config) == ("/opt/trex: 3", "/etc/trex_cfg.yaml")
+    assert {role: port.trex for role, port in spec.ports.items()} == {
+        "a0": 0, "c0": 1, "d0": 2, "d1": 3, "b0": None, "b1": None,
+    }  # fmt: skip
+    assert "# ens1f1 of the kernel, NUMA node 1" in text
+    (config,) = yaml.safe_load(trex_config(roles, found, (2, 3, 4, 5, 6)))
+    assert config["interfaces"] == ["0000:18:00.0", "0000:18:00.1", "0000:18:00.4", "0000:18:00.5"]
+    assert [(each["src_mac"][-1], each["dest_mac"][-1]) for each in config["port_info"]] == [
+        ("0", "1"), ("1", "0"), ("4", "5"), ("5", "4"),
+    ]  # fmt: skip
+    assert config["platform"] == {
+        "master_thread_id": 2,
+        "latency_thread_id": 3,
+        "dual_if": [{"socket": 1, "threads": [4, 6]}, {"socket": 1, "threads": [5]}],
+    }
+    with pytest.raises(InputError, match="takes 4 CPUs for 4 ports, and the tester has 3 to give"):
+        trex_config(roles, found, (2, 3, 4))
+    found[A1] = found[A1]._replace(pci="")
+    with pytest.raises(InputError, match="tester ens1f1 is no PCI card"):
+        trex_config(roles, found, (2, 3, 4, 5))

@@ -274,6 +274,9 @@ def test_dpdk_is_taken_only_of_its_release(
 ) -> None:
     monkeypatch.setattr(ovs_build, "dpdk_version", lambda: here)
     assert ("--with-dpdk=shared" in plan(ovs_build, source).configure) == given
+    without = replace(plan(ovs_build, source), dpdk=False)
+    assert "--with-dpdk=shared" not in without.configure
+    assert without.name == f"{plan(ovs_build, source).name}-no-dpdk"
 
 
 def test_the_source_of_3_1_0_is_that_of_debian_12_on_another_release(

@@ -5,13 +5,16 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, OFFLOAD, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
 
+from xdplab.forwarders.ovs.builds import find_build, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfpacket, OvsAfxdp, OvsDpdk
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, UserspaceOptions, cpu_set, keys
+from xdplab.hosts import Completed, SshHost
 from xdplab.model import CpuLayout, InputError
 
 SERIES = Path(__file__).resolve().parents[2] / "ovs/patches"
@@ -179,6 +182,15 @@ def test_a_build_that_is_missing_names_the_command_that_makes_it(
     daemon = "/usr/lib/openvswitch-switch/ovs-vswitchd"
     stock = forwarder("ovs-afxdp").unsupported(dut(OvsHost(absent=[daemon])))
     assert stock == f"{daemon} is not installed (package openvswitch-switch); `ci/setup` installs it"
+
+
+def test_what_is_missing_on_a_machine_of_a_testbed_is_provisioned() -> None:
+    away = create_autospec(SshHost, instance=True)
+    away.run.return_value = Completed(("stat",), 1, "", "")
+    for build, options in (("stock", "--tags packages"), ("patched", "--tags builds -e xdplab_builds=3.1.0-patched")):
+        reason = missing(away, find_build(build, "/usr/sbin/ovs-vswitchd", away), "openvswitch-switch")
+        assert reason is not None
+        assert f'`make provision TESTBED=... ANSIBLE="{options}"`' in reason
 
 
 def test_a_build_without_dpdk_is_unsupported_for_ovs_dpdk(dut: MakeDut) -> None:

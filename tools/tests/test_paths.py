@@ -139,5 +139,6 @@ def test_a_gate_of_pytest_takes_both_too(tmp_path: FilePath, results: FilePath) 
 
 def test_who_has_no_checkout_reads_that_provisioning_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tools.provision_command("lab.yaml") == "make provision TESTBED=lab.yaml"
+    assert tools.provision_command("x", "--tags boot") == 'make provision TESTBED=x ANSIBLE="--tags boot"'
     monkeypatch.setattr(tools, "checkout", lambda: None)
     assert tools.provision_command("lab.yaml") == "make provision TESTBED=lab.yaml (in a checkout of xdplab)"

@@ -9,7 +9,7 @@ from lab.command import Done
 
 from xdplab.analysis.documents import Document, Part, WhereOurs, beside, documents, newest_run
 from xdplab.app import read_study, study_files
-from xdplab.cli.reproduce import page
+from xdplab.cli.reproduce import page, planned
 from xdplab.tools import project_root
 
 Cli = Callable[..., Done]
@@ -35,6 +35,19 @@ def test_every_study_with_published_figures_is_named() -> None:
         if study.reproduces or of_method or (study.sweep and study.sweep.published):
             found.add(name)
     assert found - {"understanding-delays"} <= named  # on three hosts: its own page names it
+
+
+def test_each_study_fits_an_afternoon_on_a_lab_or_has_a_design_that_does(cli: Cli, tmp_path: Path) -> None:
+    afternoon_s = 4 * 3600
+    for document in documents().values():
+        for part in document.parts:
+            study = part.lab or part.study
+            assert planned(study, part.afternoon)[0] <= afternoon_s
+            assert bool(part.afternoon) == (planned(study)[0] > afternoon_s)
+    done = cli("reproduce", "understanding-delays-afxdp", "--results", tmp_path)
+    assert "    run:    xdplab run understanding-delays-embedded: 9 min 00 s\n" in done.out
+    assert "    lab:    xdplab run understanding-delays --testbed lab.yaml: 5 h 09 min\n" in done.out
+    assert "    or:     xdplab run understanding-delays --testbed lab.yaml --set " in done.out
 
 
 def test_the_page_is_what_the_command_prints() -> None:

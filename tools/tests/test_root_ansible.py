@@ -2,7 +2,8 @@
 """ci/ansible on three hosts behind sshd: in check mode, for real, twice, and undone until nothing is left of it.
 
 Each host has its own /etc, /usr, /var and pools of hugepages (lab.sshlab). Packages come from a small archive on the
-host, systemd and GRUB are stand-ins that remember what they were asked; everything else is real.
+host, systemd and GRUB are stand-ins that remember what they were asked; everything else is real: Open vSwitch is what
+ovs/build has in this machine's cache, or puts there in some minutes.
 """
 
 import hashlib
@@ -24,6 +25,8 @@ from xdplab.tools import project_root
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
+CACHE = "/opt/lab-home/.cache/xdplab"
+BUILDS = {"xdplab_builds": "3.1.0-patched"}
 POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 ANSIBLE = project_root() / "ci" / "ansible"
 #: What a host's files are: path, mode, owner, and hash or target; of all folders that provisioning writes to.
@@ -61,13 +64,16 @@ enable) touch $state/$name.enabled ;;
 disable) rm -f $state/$name.enabled ;;
 esac
 """
-#: Of `ovs/build`: a build under its key, a link and a lock.
-_BUILD = """#!/bin/sh
-test "$1 $2 $3 $4 $5" = "--base 3.1.0 --series patched --cache" || exit 2
-mkdir -p $6/ovs/0123
-[ -e $6/ovs/3.1.0-patched ] || echo building >&2
-touch $6/ovs/.0123.lock $6/ovs/0123/ovs-vswitchd
-ln -sfn 0123 $6/ovs/3.1.0-patched
+#: Of an older host.
+_GETCONF = """#!/bin/sh
+echo glibc 2.31
+"""
+#: What a role of the lab's hosts has; the first is called xdplab-lab-abi7 on this release.
+_TABLE = """\
+hosts xdplab-lab-abi* - -
+hosts python3 - -
+hosts xdplab-lab-extra xdplab-lab-extra -
+ovs-build gcc-never gcc-never gcc-never
 """
 _UPDATE_GRUB = """#!/bin/sh
 GRUB_CMDLINE_LINUX_DEFAULT=quiet
@@ -104,6 +110,12 @@ def deb(folder: Path, name: str, needs: str = "", version: str = "1.0", postinst
     return f"{control}Filename: ./{made.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n\n"
 
 
+def ovs_build(*options: str) -> Path:
+    """The folder with what ovs/build makes, on this machine."""
+    argv = [project_root() / "ovs" / "build", *options]
+    return Path(subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+
+
 class Site:
     """A lab whose hosts look like machines to Ansible."""
 
@@ -113,11 +125,10 @@ class Site:
         self.report = folder / "report.json"
         self.archive = folder / "archive"
         self.archive.mkdir()
-        self.ovs = folder / "ovs"
-        self.ovs.mkdir()
-        (self.ovs / "build").write_text(_BUILD, encoding="ascii")
-        (self.ovs / "build").chmod(0o755)
+        self.table = folder / "packages.txt"
+        self.table.write_text(_TABLE, encoding="ascii")
         index = [deb(self.archive, name) for name in ("xdplab-lab-needed", "xdplab-lab-asked", "own")]
+        index += [deb(self.archive, "xdplab-lab-abi7t64")]
         index += [deb(self.archive, name, "xdplab-lab-needed") for name in ("xdplab-lab-extra", "theirs")]
         index += [deb(self.archive, "xdplab-lab-cut", "xdplab-lab-needed", postinst=_CUT)]
         deb(self.archive, "xdplab-lab-extra", version="0.9")
@@ -156,11 +167,10 @@ class Site:
     def play(self, name: str, *args: str, code: int = 0, **variables: Any) -> dict[str, dict[str, int]]:
         """Run a playbook; what its last lines count for each host."""
         given = {
-            "xdplab_packages": ["python3", "xdplab-lab-extra"],
-            "xdplab_more_packages": [],
-            "xdplab_builds": [{"base": "3.1.0", "series": "patched"}],
-            "xdplab_ovs": f"{self.ovs}/",
-            "xdplab_cache": "/opt/lab-home/.cache/xdplab",
+            "xdplab_package_groups": ["hosts"],
+            "xdplab_packages_table": str(self.table),
+            **BUILDS,
+            "xdplab_cache": CACHE,
             "xdplab_report": str(self.report),
             **variables,
         }
@@ -183,7 +193,7 @@ class Site:
 
     def part(self, *args: str, code: int = 0, **variables: Any) -> None:
         """Provision host a: no package, build or service but what `variables` name."""
-        little = {"xdplab_packages": ["python3"], "xdplab_builds": [], "xdplab_conflicting_services": []}
+        little = {"xdplab_package_groups": [], "xdplab_builds": [], "xdplab_conflicting_services": []}
         self.play("provision", "--limit", "a", *args, code=code, **{**little, **variables})
 
 
@@ -205,17 +215,20 @@ def changed(counts: dict[str, dict[str, int]]) -> dict[str, int]:
 @pytest.mark.timeout(400)
 def test_check_mode_for_real_twice_and_undone(site: Site) -> None:
     asked = {"xdplab_boot": True, "xdplab_hugepages_2m": 64}
+    built = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in ovs_build().iterdir()}
     before = site.look()
     assert changed(site.play("provision", "--check", "--diff", "--limit", "c", **asked))["c"] > 0
     assert "xdplab-lab-extra" in site.said
+    assert "gcc-never" not in site.said
     assert site.changes(before) == []
 
     assert set(changed(site.play("provision", "--limit", "b,c", **asked))) == {"b", "c"}
     for host in "BC":
-        assert site.lab.on(host, "cat", "/opt/xdplab-lab-extra/file", "/opt/xdplab-lab-needed/file")
+        assert site.lab.on(host, "cat", *(f"/opt/xdplab-lab-{name}/file" for name in ("extra", "needed", "abi7t64")))
         assert site.lab.on(host, "cat", POOL) == "64\n"
         assert site.lab.on(host, "cat", "/proc/sys/vm/nr_hugepages") == "0\n"  # may be of 1 GiB each
-        assert site.lab.on(host, "ls", "/opt/lab-home/.cache/xdplab/ovs/3.1.0-patched/") == "ovs-vswitchd\n"
+        there = site.lab.on(host, "sh", "-c", f"cd {CACHE}/ovs/3.1.0-patched/ && sha256sum *")
+        assert dict(line.split()[::-1] for line in there.splitlines()) == built
         shown = site.lab.on(host, "systemctl", "show", "irqbalance.service")
         assert "ActiveState=inactive\nUnitFileState=disabled" in shown
         assert "nohz_full=1 " in site.lab.on(host, "cat", "/boot/grub/grub.cfg")
@@ -265,7 +278,7 @@ def test_undo_leaves_what_was_there_and_what_others_asked_for_since(site: Site) 
     site.lab.put("A", "/etc/xdplab-lab-extra.conf", "theirs\n")
     on_a("dpkg", "--remove", "xdplab-lab-extra")
 
-    site.part(xdplab_packages=["xdplab-lab-extra", "xdplab-lab-asked"])
+    site.part(xdplab_more_packages=["xdplab-lab-extra", "xdplab-lab-asked"])
     assert on_a("cat", "/opt/xdplab-lab-extra/file", "/etc/xdplab-lab-extra.conf") == "xdplab-lab-extratheirs\n"
     assert "Remv xdplab-lab" not in on_a("apt-get", "-q", "autoremove", "--simulate")
     on_a("apt-get", "-q", "install", "-y", "theirs", "xdplab-lab-asked")
@@ -285,6 +298,40 @@ def test_undo_leaves_what_was_there_and_what_others_asked_for_since(site: Site) 
 
 
 @pytest.mark.timeout(200)
+def test_a_build_that_cannot_run_there_is_refused_before_it_is_sent(site: Site) -> None:
+    on_a = partial(site.lab.on, "A")
+    before = site.look()
+    on_a("mv", "/usr/bin/getconf", "/usr/bin/getconf.own")
+    site.lab.put("A", "/usr/bin/getconf", _GETCONF, 0o755)
+    site.part("--tags", "builds", code=2, **BUILDS)
+    why = r"a has \w+, glibc 2\.31; Open vSwitch 3\.1\.0-patched of this machine needs \w+, glibc 2\.\d\d or later"
+    assert re.search(why, site.said), site.said
+    on_a("mv", "/usr/bin/getconf.own", "/usr/bin/getconf")
+    assert site.changes(before) == []
+
+    on_a("sh", "-ec", "mkdir /usr/away; mv /usr/lib/*/libxdp.so.1* /usr/away; ldconfig")
+    before = site.look()
+    site.part("--tags", "builds", code=2, **BUILDS)
+    assert "a lacks libxdp.so.1, which Open vSwitch 3.1.0-patched" in site.said
+    assert site.changes(before) == []
+    on_a("sh", "-ec", "mv /usr/away/* /usr/lib/*-linux-gnu/; rmdir /usr/away; ldconfig")
+
+
+@pytest.mark.timeout(900)
+def test_a_host_with_another_dpdk_gets_a_build_without_and_its_own_back(site: Site) -> None:
+    on_a = partial(site.lab.on, "A")
+    link = f"{CACHE}/ovs/3.1.0-patched"
+    ovs_build("--no-dpdk")  # some minutes where the cache does not have it
+    on_a("sh", "-ec", f"mkdir -p {CACHE}/ovs/own; ln -s own {link}; rm /usr/lib/*/librte_*; ldconfig")
+    before = site.look()
+    site.part("--tags", "builds", **BUILDS)
+    assert "DPDK" not in on_a(f"{link}/ovs-vswitchd", "--version")
+    assert changed(site.play("undo", "--limit", "a", "--tags", "packages")) == {"a": 0}
+    site.play("undo", "--limit", "a", "--tags", "builds")
+    assert site.changes(before) == []
+
+
+@pytest.mark.timeout(200)
 def test_a_host_keeps_a_cpu_that_is_not_isolated(site: Site) -> None:
     before = site.look()
     site.part("--check", code=2, xdplab_boot=True, xdplab_isolated_cpus=[0])
@@ -296,7 +343,7 @@ def test_a_host_keeps_a_cpu_that_is_not_isolated(site: Site) -> None:
 def test_an_installation_that_was_cut_off_is_undone(site: Site) -> None:
     """apt-get is killed at work, policy-rc.d stays, as when Ansible is killed; then somebody installs a package."""
     before = site.look()
-    site.part(code=2, xdplab_packages=["xdplab-lab-cut"])
+    site.part(code=2, xdplab_more_packages=["xdplab-lab-cut"])
     assert site.lab.on("A", "cat", "/opt/xdplab-lab-cut/file")
     site.lab.put("A", "/usr/sbin/policy-rc.d", "#!/bin/sh\n# of xdplab's provision.yml, while it\nexit 101\n", 0o755)
     site.lab.on("A", "dpkg", "--install", f"{site.archive}/own-1.0.deb")

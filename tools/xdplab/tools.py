@@ -50,9 +50,9 @@ def setup_command() -> str:
     return "sh $(xdplab where packages) | xargs apt-get install -y --no-install-recommends"
 
 
-def provision_command(testbed: str = "...") -> str:
-    """What installs everything on the hosts of a testbed: a checkout has it, the wheel does not."""
-    command = f"make provision TESTBED={testbed}"
+def provision_command(testbed: str = "...", options: str = "") -> str:
+    """What installs everything on the hosts of a testbed, or a part (docs/provision.md): the wheel does not have it."""
+    command = f"make provision TESTBED={testbed}" + (f' ANSIBLE="{options}"' if options else "")
     return command if checkout() else f"{command} (in a checkout of xdplab)"
 
 

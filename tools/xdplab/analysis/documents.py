@@ -43,6 +43,10 @@ class Part(Model):
     part: str
     #: Which study reproduces it: name in suites/studies.
     study: str
+    #: The study for machines with cards, where that is another one.
+    lab: str = ""
+    #: Changes (KEY=VALUE) with which that fits an afternoon, where it does not by itself.
+    afternoon: tuple[str, ...] = ()
     #: What of it is reproduced on one machine without hardware.
     here: str
     #: What needs a card.

@@ -5,7 +5,7 @@ import time
 
 from xdplab.cli.check import Check, check
 from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
-from xdplab.forwarders.ovs.builds import OFFLOADING, build_facts, find_build, missing
+from xdplab.forwarders.ovs.builds import OFFLOADING, build_facts, find_build, how_to_send, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.vpp.program import find_vpp, installed_version, out_of_reach
 from xdplab.hosts import Host, SshHost
@@ -28,7 +28,7 @@ _PACKAGES = {"ip": "iproute2", "bridge": "iproute2", "ethtool": "ethtool", "task
 _LIBRARIES = ("libbpf1", "libxdp1", "libjansson4", "libelf1")
 #: Everything that a host lacks at once (docs/provision.md).
 _PROVISION = provision_command()
-_BOOT = f"{_PROVISION} ANSIBLE='-e xdplab_boot=true', then a reboot"
+_BOOT = f"{provision_command(options='--tags boot -e xdplab_boot=true')}, then a reboot"
 
 
 def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Check]:
@@ -44,8 +44,8 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
         found += [_program(host, "bridge"), hugepages(host)]
         found += [
             _ovs(host, "Open vSwitch", "stock", OvsAfxdp.daemon, "openvswitch-switch"),
-            _ovs(host, "patched Open vSwitch", "patched", OvsAfxdp.daemon, ""),
-            offloading_ovs(host, _PROVISION),
+            _ovs(host, "patched Open vSwitch", "patched", OvsAfxdp.daemon, "", how_to_send("patched")),
+            offloading_ovs(host, how_to_send(OFFLOADING)),
             _ovs(host, "OVS-DPDK", "stock", OvsDpdk.daemon, "openvswitch-switch-dpdk"),
             tap(host),
             _testpmd(host),
@@ -91,7 +91,7 @@ def offloading_ovs(host: Host, fix: str) -> Check:
     return _ovs(host, "OVS with flows in XDP", OFFLOADING, OvsAfxdp.daemon, "", fix)
 
 
-def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str, fix: str = _PROVISION) -> Check:
+def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str, fix: str = "") -> Check:
     """The build's own words, with the patches it was made with: what a study would measure."""
     build = find_build(build_name, daemon, host)
     absent = missing(host, build, package)

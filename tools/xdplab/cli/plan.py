@@ -10,7 +10,6 @@ from xdplab.model.digits import number_of
 from xdplab.model.naming import RATES, unusual
 from xdplab.report import duration
 from xdplab.runner import Plan
-from xdplab.runner.plan import OVERHEAD_S
 from xdplab.runner.turns import described
 
 #: What says nothing, where no row of its column says anything else.
@@ -42,11 +41,11 @@ def plan_table(
     if isinstance(unsupported, str):
         lines.append(f"unsupported points: not looked for: {unsupported}")
     lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
-    traffic_s = plan.traffic_seconds(left)
     still = f"{len(left)} of them still to do, " if done else ""
     lines.append(
-        f"{number_of(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}{duration(traffic_s)} "
-        f"of traffic, about {duration(traffic_s + OVERHEAD_S * len(left))} with starts, without calibration and repeats"
+        f"{number_of(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}"
+        f"{duration(plan.traffic_seconds(left))} of traffic, about {duration(plan.seconds(left))} with starts, without "
+        "calibration and repeats"
     )
     if turns := described(plan, study, left, kind):
         lines.append(turns)

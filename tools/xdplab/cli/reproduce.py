@@ -4,7 +4,8 @@
 What the command needs is imported in its function, as in `cli.main`.
 """
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +41,8 @@ def reproduce(
 ) -> None:
     """Print what of a source document is reproduced here, by which study, and published and measured side by side.
 
-    Measured is what the newest run of each study in the results folder has.
+    Measured is what the newest run of each study in the results folder has. Times are those of traffic and starts, on one
+    machine and on three alike; calibration and what is repeated come on top.
 
     Example: xdplab reproduce intel-afxdp-guide
     """
@@ -61,7 +63,14 @@ def _text(name: str, document: "Document", results: Path) -> str:
     for part in document.parts:
         lines += ["", f"  {part.part}", f"    here:   {part.here}"]
         lines += [f"    {key:<8}{text}" for key, text in (("card:", part.card), ("never:", part.never)) if text]
-        lines.append(f"    run:    xdplab run {part.study}")
+        lines.append(f"    run:    xdplab run {part.study}: {planned(part.study)[1]}")
+        lab = f"xdplab run {part.lab or part.study} --testbed lab.yaml"
+        if part.lab:
+            lines.append(f"    lab:    {lab}: {planned(part.lab)[1]}")
+        if part.afternoon:
+            options = " ".join(f"--set {shlex.quote(each)}" for each in part.afternoon)
+            takes = planned(part.lab or part.study, part.afternoon)[1]
+            lines.append(f"    or:     {lab} {options}: {takes}")
     for study in document.studies:
         run = newest_run(results, study)
         if run is None:
@@ -72,6 +81,16 @@ def _text(name: str, document: "Document", results: Path) -> str:
         if rows:
             lines += ["", columns([["", "published", "here"], *rows])]
     return "\n".join(lines)
+
+
+def planned(study: str, changes: Sequence[str] = ()) -> tuple[float, str]:
+    """What traffic and starts of a study take, with changes (KEY=VALUE): seconds, and as a text."""
+    from xdplab import app
+    from xdplab.cli.changes import changes_of
+    from xdplab.report import duration
+
+    takes_s = app.prepare(app.read_study(app.find_study(study), changes_of(changes))).plan.seconds()
+    return takes_s, duration(takes_s)
 
 
 def page(documents: Mapping[str, "Document"]) -> str:

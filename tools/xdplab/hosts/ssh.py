@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from xdplab.hosts.base import Host, cpu_in_use
 from xdplab.model import HostLost, HostSpec, InputError, LinkLost, XdplabError
 from xdplab.model.extras import need
+from xdplab.tools import provision_command, setup_command
 
 if TYPE_CHECKING:
     import asyncio
@@ -214,3 +215,8 @@ class SshHost(Host):
                 raise XdplabError(f"{self.name}: {there} is not what was put there")
             self._programs[data] = there
         return self._programs[data]
+
+
+def how_to_install(host: Host) -> str:
+    """The command that brings packages of the distribution to a host: to this machine, or to one of a testbed."""
+    return provision_command(options="--tags packages") if isinstance(host, SshHost) else setup_command()

@@ -17,7 +17,7 @@ from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
 
 #: What a repetition is expected to take next to its traffic, in s.
-OVERHEAD_S = 1.2
+_OVERHEAD_S = 1.2
 #: Streams that a tester can tell apart in one trial.
 MAX_STREAMS = 16
 #: More take two weeks at the least.
@@ -53,6 +53,11 @@ class Plan:
         """Seconds of traffic of these repetitions (all that are planned)."""
         chosen = self.order if repetitions is None else repetitions
         return sum(sum(self.method.trial_seconds(repetition.point.traffic)) for repetition in chosen)
+
+    def seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
+        """Traffic and starts of these repetitions (all that are planned), in s."""
+        chosen = self.order if repetitions is None else tuple(repetitions)
+        return self.traffic_seconds(chosen) + _OVERHEAD_S * len(chosen)
 
     def round(self, number: int) -> tuple[Repetition, ...]:
         """Every point once, in the order that the seed gives to this round, also to one behind the planned."""

@@ -42,7 +42,7 @@ from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
 from xdplab.runner.low_latency import LowLatency
-from xdplab.runner.plan import OVERHEAD_S, Plan, Repetition
+from xdplab.runner.plan import Plan, Repetition
 from xdplab.runner.refusals import refusals
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession, SessionContext
@@ -283,8 +283,7 @@ class StudyRun:
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise NothingMeasurable(f"study {self._study.name}: nothing can be measured here: {reasons}")
-        left_s = self._plan.traffic_seconds(order) + OVERHEAD_S * len(order)
-        self._listener.begin(self._plan, len(order), left_s)
+        self._listener.begin(self._plan, len(order), self._plan.seconds(order))
         began = time.monotonic()
         number = 0
         groups = in_groups(self._plan, self._study, order, alone)

@@ -4,6 +4,7 @@
 What a command needs is imported in its function, as in `cli.main`.
 """
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,6 +40,9 @@ def init(
     key: Annotated[str | None, typer.Option(help="private key (default: ssh-agent and ~/.ssh)")] = None,
     known_hosts: Annotated[str | None, typer.Option(help="host keys (default: ~/.ssh/known_hosts)")] = None,
     sudo: Annotated[bool | None, typer.Option(help="become root by sudo -n (default: unless USER is root)")] = None,
+    trex: Annotated[
+        str | None, typer.Option(help="TRex's folder on the tester, whose cards it gets", metavar="FOLDER")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="offered interfaces may have addresses")] = False,
 ) -> None:
     """Look at two or three hosts, find cards, cables and CPUs, and write a testbed file with comments.
@@ -46,6 +50,7 @@ def init(
     Example: xdplab lab init lab.yaml --tester lab@192.0.2.10 --forwarder lab@192.0.2.20 --far lab@192.0.2.30
     """
     from xdplab.cli.lab.discover import discover
+    from xdplab.cli.lab.trex import CONFIG
     from xdplab.cli.lab.wanted import lab_hosts
 
     ask = sys.stdin.isatty()
@@ -58,11 +63,14 @@ def init(
     hosts = lab_hosts(
         name or path.stem, {"tester": tester, "forwarder": forwarder, "far": far}, common, offer or [], from_
     )
-    discover(hosts, path, _ask if ask else None, print, force=force)
-    print(f"written: {path}; next:")
+    config = discover(hosts, path, _ask if ask else None, print, force=force, trex=trex)
+    print(f"written: {path}{f' and {config}' if config else ''}; next:")
+    if config:
+        print(f"  {config} becomes {CONFIG} on {hosts.tester.address}, and TRex binds the cards (dpdk_setup_ports.py)")
     print(f"  xdplab doctor --testbed {path}")
     print(f"  {provision_command(str(path))}")
-    print(f"  xdplab run latency --testbed {path}")
+    program = f" --set tester=trex --allow-program {shlex.quote(trex)} --allow-program {CONFIG}" if trex else ""
+    print(f"  xdplab run latency --testbed {path}{program}")
 
 
 def _ask(part: "Part", there: "list[Card]") -> tuple[str, ...]:

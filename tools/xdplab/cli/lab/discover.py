@@ -13,6 +13,7 @@ import yaml
 from xdplab.cli.lab.cabling import End, roles_of
 from xdplab.cli.lab.cpus import Proposal, propose, topology
 from xdplab.cli.lab.look import Card, cards, none_offered, offered, speed_of
+from xdplab.cli.lab.trex import CPUS, trex_config
 from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.cli.lab.written import testbed_text
 from xdplab.hosts import SshHost
@@ -35,14 +36,21 @@ _CPUS: dict[Part, int] = {"tester": 2, "forwarder": 4, "far": 1}
 Ask = Callable[[Part, list[Card]], tuple[str, ...]]
 
 
-def discover(lab: LabHosts, path: Path, ask: Ask | None, note: Callable[[str], None], *, force: bool) -> None:
-    """Write the testbed file of a lab.
+def discover(
+    lab: LabHosts, path: Path, ask: Ask | None, note: Callable[[str], None], *, force: bool, trex: str | None = None
+) -> Path | None:
+    """Write the testbed file of a lab; with the folder of a TRex its configuration as well, whose path is returned.
 
     Raises:
-        InputError: a host is not reached, an interface is needed by somebody, a cable is missing, the file is there.
+        InputError: a host is not reached, an interface is needed by somebody, a cable is missing, the file is there, or
+            the tester's cards are none for TRex.
     """
-    if path.exists():
-        raise InputError(f"{path}: is there already; give another name, or remove it")
+    if trex and lab.far:
+        raise InputError("lab init: --trex: TRex sends and receives on one machine; leave far out")
+    config = path.with_name(f"{path.stem}-trex_cfg.yaml") if trex else None
+    for each in (path, config):
+        if each and each.exists():
+            raise InputError(f"{each}: is there already; give another name, or remove it")
     lock = TestbedLock(lab.name)
     with interruptible(), ExitStack() as stack:
         lock.acquire()
@@ -61,12 +69,16 @@ def discover(lab: LabHosts, path: Path, ask: Ask | None, note: Callable[[str], N
             heard = probe_cables({end: (hosts[end.part], end.ifname) for end in linked}) if linked else {}
             roles = roles_of(heard, [end for end in ends if end not in linked])
             found = {end: card._replace(speed_mbps=speed_of(hosts[end.part], end.ifname)) for end, card in ends.items()}
-        cpus = _proposals(hosts, roles, found)
-    text = testbed_text(lab, roles, found, cpus)
+        cpus = _proposals(hosts, roles, found, {**_CPUS, "tester": CPUS} if trex else _CPUS)
+    text = testbed_text(lab, roles, found, cpus, trex)
     validated(TestbedSpec, yaml.safe_load(text), str(path))
+    if config:
+        proposed = cpus["tester"]
+        write_whole(config, trex_config(roles, found, lab.tester.cpus or (proposed.cpus if proposed else ())))
     write_whole(path, text)
     for part, proposal in cpus.items():
         note(f"{part}: cpus {list(proposal.cpus)}: {proposal.why}" if proposal else f"{part}: cpus left to xdplab")
+    return config
 
 
 def _chosen(part: Part, host: SshHost, lab: LabHosts, ask: Ask | None, *, force: bool) -> list[Card]:
@@ -104,7 +116,7 @@ def _with_link(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> list[
 
 
 def _proposals(
-    hosts: Mapping[Part, SshHost], roles: Mapping[PortRole, End], found: Mapping[End, Card]
+    hosts: Mapping[Part, SshHost], roles: Mapping[PortRole, End], found: Mapping[End, Card], wanted: Mapping[Part, int]
 ) -> dict[Part, Proposal | None]:
     """CPUs for each host; None for those that are one machine, where each CPU can be had once."""
     boots = [host.facts["boot_id"] for host in hosts.values()]
@@ -112,5 +124,5 @@ def _proposals(
     for part, host in hosts.items():
         nodes = [found[end].node for end in roles.values() if end.part == part]
         shared = boots.count(host.facts["boot_id"]) > 1
-        proposals[part] = None if shared else propose(topology(host), nodes[0], _CPUS[part])
+        proposals[part] = None if shared else propose(topology(host), nodes[0], wanted[part])
     return proposals

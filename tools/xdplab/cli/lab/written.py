@@ -8,6 +8,7 @@ import yaml
 from xdplab.cli.lab.cabling import End
 from xdplab.cli.lab.cpus import Proposal
 from xdplab.cli.lab.look import Card
+from xdplab.cli.lab.trex import CONFIG, numbers
 from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.model.inventory import LINKS, PortRole
 
@@ -20,9 +21,14 @@ _PARTS = {
 
 
 def testbed_text(
-    lab: LabHosts, roles: Mapping[PortRole, End], found: Mapping[End, Card], cpus: Mapping[Part, Proposal | None]
+    lab: LabHosts,
+    roles: Mapping[PortRole, End],
+    found: Mapping[End, Card],
+    cpus: Mapping[Part, Proposal | None],
+    trex: str | None,
 ) -> str:
-    """YAML of a testbed of kind `hosts`."""
+    """YAML of a testbed of kind `hosts`; with the folder of a TRex the tester's ports are its cards."""
+    owned = numbers(roles) if trex else {}
     lines = [
         "# SPDX-License-Identifier: Apache-2.0",
         "# Written by `xdplab lab init`: what it found, for you to correct. `xdplab doctor --testbed` with this file",
@@ -38,8 +44,11 @@ def testbed_text(
     for part, host in lab.hosts.items():
         given = host.model_dump(mode="json", exclude_unset=True, exclude={"offer", "cpus"})
         lines += [f"  {part}:  # {_PARTS[part]}", *_keys(given), *_cpus(host.cpus, cpus[part])]
+    if trex:
+        keys = yaml.safe_dump({"folder": trex, "config": CONFIG}, sort_keys=False, default_flow_style=True).strip()
+        lines.append(f"trex: {keys}  # both on the tester")
     lines.append("ports:")
-    lines += [_port(role, end, found[end]) for role, end in roles.items()]
+    lines += [_port(role, end, found[end], owned.get(role)) for role, end in roles.items()]
     if "d0" not in roles:
         lines += [
             "  # d0, d1: two more ports of the tester, cabled to each other, on which it measures itself before a run;",
@@ -61,10 +70,10 @@ def _cpus(given: tuple[int, ...] | None, proposal: Proposal | None) -> list[str]
     return [f"    cpus: {list(proposal.cpus)}  # {proposal.why}"]
 
 
-def _port(role: PortRole, end: End, card: Card) -> str:
+def _port(role: PortRole, end: End, card: Card, trex: int | None) -> str:
     keys = {
         "host": end.part,
-        "ifname": end.ifname,
+        **({"ifname": end.ifname} if trex is None else {"trex": str(trex)}),
         "mac": f'"{card.mac}"',
         "driver": card.driver,
         "pci": f'"{card.pci}"',
@@ -73,6 +82,7 @@ def _port(role: PortRole, end: End, card: Card) -> str:
         keys["speed_mbps"] = str(card.speed_mbps or "")
     given = ", ".join(f"{key}: {value}" for key, value in keys.items() if value.strip('"'))
     beside = [
+        "" if trex is None else f"{end.ifname} of the kernel",
         f"firmware {card.firmware}" if card.firmware else "",
         "" if card.node is None else f"NUMA node {card.node}",
     ]

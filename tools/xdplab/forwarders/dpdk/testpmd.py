@@ -13,11 +13,10 @@ from xdplab.forwarders.dpdk.vdev import NOT_HAD, VdevOptions
 from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process
 from xdplab.forwarders.xsk.xdpsock import frames_redirected, why_not_counted
-from xdplab.hosts import Host
+from xdplab.hosts import Host, how_to_install
 from xdplab.hosts.kernel import thread_ids, thread_use
 from xdplab.model import InputError, Model, PointFailed
 from xdplab.model.forwarder import OnePortRole
-from xdplab.tools import setup_command
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
 #: Without hugepages, in MiB; its 32768 mbufs do not fit into 128.
@@ -32,7 +31,7 @@ def not_installed(host: Host) -> str | None:
     """None, or what installs it."""
     if host.exists(PROGRAM):
         return None
-    return f"{PROGRAM} is not installed (package dpdk-dev); `{setup_command()}` installs it"
+    return f"{PROGRAM} is not installed (package dpdk-dev); `{how_to_install(host)}` installs it"
 
 
 def workers(host: Host, pid: int, lcore: int) -> list[int]:

@@ -14,9 +14,9 @@ from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
-from xdplab.hosts import Host, SshHost
+from xdplab.hosts import Host, SshHost, how_to_install
 from xdplab.model import InputError, XdplabError
-from xdplab.tools import cache_folder, checkout, project_root, setup_command
+from xdplab.tools import cache_folder, checkout, project_root, provision_command
 
 STOCK = "stock"
 #: Name in a study -> (folder in the cache, arguments of `ovs/build` that make it).
@@ -143,13 +143,23 @@ def missing(host: Host, build: Build, package: str) -> str | None:
     if absent is None:
         return None
     if build.folder is None:
-        return f"{absent} is not installed (package {package}); `{setup_command()}` installs it"
+        return f"{absent} is not installed (package {package}); `{how_to_install(host)}` installs it"
     if build.name not in _CACHED and is_source(build.name):
         if isinstance(host, SshHost):
             return f"OVS build {build.name!r}: source is compiled here; on {host.name} give a prefix or a folder"
         return f"OVS build {build.name!r}: not compiled yet; a run does that first, or `{how_to_make(build.name)}`"
-    how = f"`{how_to_make(build.name)}` makes it" if build.name in _CACHED else f"`{_PROGRAM}` makes such a folder"
+    if build.name not in _CACHED:
+        how = f"`{_PROGRAM}` makes such a folder"
+    elif isinstance(host, SshHost):
+        how = f"`{how_to_send(build.name)}` makes it here and sends it"
+    else:
+        how = f"`{how_to_make(build.name)}` makes it"
     return f"OVS build {build.name!r}: {absent} is not there; {how}"
+
+
+def how_to_send(name: str) -> str:
+    """The command that has one of our builds made here, and sent to the middle host."""
+    return provision_command(options=f"--tags builds -e xdplab_builds={_CACHED[name][0]}")
 
 
 def how_to_make(name: str) -> str:

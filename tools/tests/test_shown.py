@@ -244,7 +244,8 @@ def test_a_place_is_called_what_its_record_says() -> None:
     unknown = Place(run_record(A, testbed=TestbedSpec.model_validate(lab)))
     assert not unknown.virtual
     assert unknown.caveat == "figures of these machines; what their ports are was not recorded"
-    emulated = unknown.run.model_copy(update={"environment": unknown.run.environment.model_copy(update={"machine": LAB})})
+    there = unknown.run.environment.model_copy(update={"machine": LAB})
+    emulated = unknown.run.model_copy(update={"environment": there})
     assert Place(emulated).where == "on emulated machines"
     assert Place(emulated).caveat == f"emulated ({LAB}): figures of QEMU, not of machines or network cards"
     assert f"emulated ({LAB})" in seen(render(emulated, []))

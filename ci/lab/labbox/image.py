@@ -35,7 +35,7 @@ _MAKE_S, _PROBE_S = 1800.0, 10.0
 _SECOND_STAGE = """
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true
-chown -hR 0:0 /boot /etc /home /opt /root /srv /usr /var
+chown -hR 0:0 /etc /usr /var
 chmod 1777 /tmp /var/tmp
 cp /usr/share/base-passwd/passwd.master /etc/passwd
 cp /usr/share/base-passwd/group.master /etc/group

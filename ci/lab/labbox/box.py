@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,16 @@ def read_state() -> State | None:
     return State(**json.loads(_STATE.read_text(encoding="utf-8"))) if _STATE.exists() else None
 
 
+def require_none() -> None:
+    """Of this checkout.
+
+    Raises:
+        MissingPart: A lab runs.
+    """
+    if any(map(running, MACHINES)):
+        raise MissingPart("a lab runs: `make lab-down` ends it")
+
+
 def up(b: str, say: Callable[[str], None]) -> None:
     """Start the three machines and wait until each one's sshd answers.
 
@@ -65,8 +75,7 @@ def up(b: str, say: Callable[[str], None]) -> None:
         MissingPart: QEMU, packages or the addresses are not to be had, or another lab runs.
         Hang: A machine does not come up.
     """
-    if any(map(running, MACHINES)):
-        raise MissingPart("a lab runs: `make lab-down` ends it")
+    require_none()
     for machine in MACHINES:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -125,6 +134,7 @@ def _files(machine: Machine, suite: str, password: str) -> dict[str, str]:
     mirror = apt_mirror()
     on_disk = {
         "etc/hostname": f"{machine.name}\n",
+        "etc/machine-id": f"{secrets.token_hex(16)}\n",
         "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {machine.name}\n",
         "etc/resolv.conf": "nameserver 10.0.2.3\n",
         "etc/apt/sources.list": "".join(f"deb {mirror} {each} main\n" for each in (suite, f"{suite}-updates")),
@@ -185,7 +195,7 @@ def ssh(machine: Machine, *argv: str) -> list[str]:
 
 
 def down() -> None:
-    """End the machines and remove the lab; consoles stay until the next one."""
+    """End the machines and remove the lab; consoles and the log of `follow` stay until the next one."""
     state = read_state()
     for machine in MACHINES if state else ():
         if running(machine):
@@ -193,13 +203,11 @@ def down() -> None:
             _end(state.pids[machine.name], machine)
     if state:
         shutil.rmtree(state.wires, ignore_errors=True)
-    for path in _others():
-        path.unlink()
-
-
-def _others() -> Iterator[Path]:
-    """All of the folder but the consoles."""
-    yield from (path for path in FOLDER.glob("*") if path.is_file() and path.suffix != ".log")
+    for path in FOLDER.glob("*"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.suffix != ".log":
+            path.unlink()
 
 
 def _end(pid: int, machine: Machine) -> None:

@@ -9,6 +9,7 @@ from labbox import box, production
 from labbox.follow import Reader, follow
 from labbox.machines import MACHINES, SSH_PORT, settled
 from nic.errors import Hang, MissingPart
+from private_apt import AptError
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
         elif options.action == "down":
             box.down()
         print(_status())
-    except MissingPart as error:
+    except (MissingPart, AptError) as error:
         print(f"lab: {error}", file=sys.stderr)
         return 2
     except Hang as error:
@@ -38,12 +39,15 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _test(b: str) -> None:
-    """In a lab of its own, which stays up when something fails: to look at, until `make lab-down`."""
-    box.up(b, _say)
-    reader = Reader(_say)
-    follow(reader)
-    production.untouched(reader, _say)
-    box.down()
+    """In a lab of its own; consoles and what commands printed stay."""
+    box.require_none()
+    try:
+        box.up(b, _say)
+        reader = Reader(_say)
+        follow(reader)
+        production.untouched(reader, _say)
+    finally:
+        box.down()
 
 
 def _status() -> str:

@@ -98,7 +98,7 @@ class Reader:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self.home, self.place = say, box.FOLDER / "home", box.FOLDER / "place"
-        self._log = (box.FOLDER / "follow.log").open("ab")
+        self._log = (box.FOLDER / "follow.log").open("wb")
         (self.home / "bin").mkdir(parents=True)
         (self.home / ".ssh").mkdir(mode=0o700)
         for name, text in (("ssh", _SSH), ("askpass", _ASKPASS)):

@@ -119,6 +119,7 @@ class Reader:
             "SSH_ASKPASS_REQUIRE": "force",
             "LAB_PASSWORD": state.password,
             "XDPLAB_CACHE": str(cache_folder()),
+            "XDPLAB_RESULTS": str(self.place / "results"),
             "XDPLAB_STATE": str(self.home / "state"),
             "LC_ALL": "C.UTF-8",
         }
@@ -134,10 +135,13 @@ class Reader:
             self._say(f"left out, {LEFT_OUT[line]}: {line}")
             return ""
         began, todo = time.monotonic(), step(line, self.home)
-        done = subprocess.run(
-            todo.argv, cwd=self.place, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=None if todo.output else subprocess.STDOUT, timeout=_LIMIT_S, check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                todo.argv, cwd=self.place, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=None if todo.output else subprocess.STDOUT, timeout=_LIMIT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise Hang(f"`{line}`: timed out after {_LIMIT_S:g} s") from None
         self._log.write(f"\n$ {shlex.join(todo.argv)}\n".encode() + done.stdout)
         self._log.flush()
         text = done.stdout.decode(errors="replace")

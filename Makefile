@@ -4,7 +4,7 @@
 ifneq ($(filter-out root,$(SUDO_USER)),)
 export XDPLAB_CACHE ?= $(shell getent passwd $(SUDO_USER) | cut -d: -f6)/.cache/xdplab
 endif
-.PHONY: help latency test test-all ovs-check docs wheel deb install ssh-suites nic-test pool provision undo report setup clean cost
+.PHONY: help latency test test-all ovs-check docs wheel deb install ssh-suites nic-test lab lab-down lab-test pool provision undo report setup clean cost
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
@@ -21,6 +21,7 @@ test-all: export WITH_BROWSER := 1
 test-all: setup # all tests and checks, as before a release, which takes hours
 	ci/check --all
 	$(MAKE) ovs-check nic-test
+	$(MAKE) lab-test B=bookworm && $(MAKE) lab-test B=trixie
 
 ovs-check: # Open vSwitch: each patch compiled by gcc and clang, on both versions, then its own tests; 2 hours the first time
 	for base in 3.1.0 4.0.0; do for compiler in gcc "clang --no-usdt"; do \
@@ -51,6 +52,16 @@ ssh-suites: setup # two suites against three hosts behind sshd, which are networ
 
 nic-test: setup # igb and virtio_net, emulated, and the kernels of Debian 12 and 13: docs/nic-lane.md; KERNEL=6.1 for one of them
 	.venv/bin/python ci/nic $(if $(KERNEL),--kernel $(KERNEL))
+
+B ?= bookworm
+lab: setup # three Debian guests with igb cards, cabled as docs/first-lab.md has it, until make lab-down: docs/lab.md; B=trixie
+	.venv/bin/python ci/lab up --b $(B)
+
+lab-down: # ends them
+	.venv/bin/python ci/lab down
+
+lab-test: setup # the commands of docs/first-lab.md and docs/provision.md, on such guests; B=trixie
+	.venv/bin/python ci/lab test --b $(B)
 
 COST ?= xdp linux-bridge ovs-kernel ovs-afxdp ovs-afxdp:build=patched --kernel 6.1 --kernel 7.2 --driver veth --driver igb
 cost: setup # instructions per forwarded frame, in emulated guests, 20 minutes: docs/cost.md; COST="xdp --kernel 6.12"

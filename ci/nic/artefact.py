@@ -120,7 +120,7 @@ def obtain(
 
 def _part(cache: Path, pins: Sequence[Pin], modules: Sequence[str], say: Callable[[str], None]) -> Path:
     folder = cache / cache_key(pins, modules)
-    with _locked(cache / f".{folder.name}.lock"):
+    with locked(cache / f".{folder.name}.lock"):
         if not (folder / "packages.json").exists():
             say(f"fetching {', '.join(pin.package for pin in pins)} of Debian; up to a minute, once")
             with tempfile.TemporaryDirectory(dir=cache, prefix=".make-") as scratch:
@@ -208,7 +208,8 @@ def _unpack(package: Path, folder: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """One process at a time."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -6,7 +6,7 @@ functions collide on one bus; `iommu_platform=on`, without which virtio_net has 
 KVM of a machine that is itself a guest may not boot a stock kernel. The wire is a hub inside QEMU: no tap, no root.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class Card:
     @property
     def mac(self) -> str:
         """Told apart by it, for Linux numbers interfaces as it finds them."""
-        return f"52:54:00:00:{self.wire:02x}:{int(self.ifname[-1]):02x}"
+        return f"52:54:00:00:{self.wire:02x}:{int(''.join(filter(str.isdigit, self.ifname))):02x}"
 
 
 _VIRTIO = "virtio-net-pci,iommu_platform=on"
@@ -57,7 +57,7 @@ class Share:
 
 
 #: Each card behind an IOMMU, in a group of its own: what vfio-pci needs. Virtio's cards would need more.
-_IOMMU = ("-device", "intel-iommu,intremap=on")
+IOMMU = ("-device", "intel-iommu,intremap=on")
 
 
 def command(
@@ -74,7 +74,7 @@ def command(
     argv = [
         *emulator(artefact, artefact.image, archive, append),
         *("-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS), "-m", str(memory_mb)),
-        *(_IOMMU if iommu else ()),
+        *(IOMMU if iommu else ()),
     ]
     for share in shares:
         argv += ["-virtfs", _virtfs(share)]
@@ -92,12 +92,14 @@ def emulator(artefact: Artefact, image: Path, archive: Path, append: str) -> lis
     ]
 
 
-def devices(cards: Sequence[Card]) -> list[str]:
-    """The cards, and the wires between them."""
+def devices(
+    cards: Sequence[Card], cable: Callable[[Card], str] = lambda card: f"hubport,hubid={card.wire}"
+) -> list[str]:
+    """The cards, and what each is cabled to: a hub inside this QEMU."""
     argv = []
     for number, card in enumerate(cards, 1):
         argv += ["-device", f"pcie-root-port,id=port{number},chassis={number}"]
-        argv += ["-netdev", f"hubport,id=net{number},hubid={card.wire}"]
+        argv += ["-netdev", f"{cable(card)},id=net{number}"]
         argv += ["-device", f"{card.device},bus=port{number},netdev=net{number},mac={card.mac},romfile="]
     return argv
 

@@ -25,6 +25,7 @@ from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec, TrialRecord
 from xdplab.model.published import published_figure
+from xdplab.model.run import LAB_IN_A_BOX as LAB
 from xdplab.report.bars import rate_chart
 from xdplab.report.chart import distribution_chart
 from xdplab.report.exports import FORMS
@@ -243,6 +244,11 @@ def test_a_place_is_called_what_its_record_says() -> None:
     unknown = Place(run_record(A, testbed=TestbedSpec.model_validate(lab)))
     assert not unknown.virtual
     assert unknown.caveat == "figures of these machines; what their ports are was not recorded"
+    there = unknown.run.environment.model_copy(update={"machine": LAB})
+    emulated = unknown.run.model_copy(update={"environment": there})
+    assert Place(emulated).where == "on emulated machines"
+    assert Place(emulated).caveat == f"emulated ({LAB}): figures of QEMU, not of machines or network cards"
+    assert f"emulated ({LAB})" in seen(render(emulated, []))
     assert "asked for 3 rounds" in seen(render(run_record(A, study={"repetitions": 3}, ended_early="Ctrl-C"), []))
 
 

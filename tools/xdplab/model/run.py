@@ -9,6 +9,8 @@ from xdplab.model.study import Point, StudySpec
 from xdplab.model.testbed import CpuLayout, TestbedSpec
 from xdplab.model.traffic import TrafficSpec
 
+#: What the guests of `make lab` are called by their firmware (`Environment.machine`): their figures are an emulator's.
+LAB_IN_A_BOX = "xdplab lab in a box"
 #: Begins what `Environment.low_latency` says of a setting that a driver or a daemon has undone.
 NOT_IN_FORCE = "not in force: "
 
@@ -24,6 +26,8 @@ class Environment(Model):
     cmdline: str
     #: As /proc/cpuinfo has it.
     cpu_model: Shown
+    #: The forwarder's machine, as its firmware calls it; nothing in older runs, and where the firmware does not say.
+    machine: Shown = ""
     #: Number of CPUs, those that may be used, hardware threads of each core, isolated CPUs, SMT, idle governor, and
     #: whether a hypervisor is below.
     topology: dict[str, Any]

@@ -5,6 +5,7 @@ import re
 from typing import NamedTuple
 
 from xdplab.model import RunRecord
+from xdplab.model.run import LAB_IN_A_BOX
 
 _VIRTUAL = ("veth", "tun", "dummy", "netdevsim")
 
@@ -29,11 +30,18 @@ class Place(NamedTuple):
         return self.run.testbed.kind != "hosts" or (bool(self.drivers) and {*self.drivers} <= {*_VIRTUAL})
 
     @property
+    def emulated(self) -> bool:
+        """On the guests of `make lab`."""
+        return self.run.environment.machine == LAB_IN_A_BOX
+
+    @property
     def where(self) -> str:
         """Behind a title."""
         spec = self.run.testbed
         if spec.kind != "hosts":
             return "on one machine" if spec.kind == "embedded" else "simulated"
+        if self.emulated:
+            return "on emulated machines"
         names = list(dict.fromkeys(spec.ports[role].host for role in sorted(spec.ports)))
         return f"on host {names[0]}" if len(names) == 1 else f"on hosts {', '.join(names[:-1])} and {names[-1]}"
 
@@ -42,6 +50,8 @@ class Place(NamedTuple):
         """What the figures are of."""
         if self.run.testbed.kind == "fake":
             return "simulated: figures of no machine"
+        if self.emulated:
+            return f"emulated ({LAB_IN_A_BOX}): figures of QEMU, not of machines or network cards"
         if self.virtual:
             return "veth pairs: figures of this machine, not of a network card"
         if not self.drivers:

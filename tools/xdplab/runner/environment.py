@@ -44,6 +44,7 @@ def capture_environment(
         kernel_version=text_of(machine, "/proc/sys/kernel/version").strip(),
         cmdline=text_of(machine, "/proc/cmdline"),
         cpu_model=cpu_model(machine),
+        machine=text_of(machine, "/sys/class/dmi/id/product_name").strip(),
         topology=_topology(machine),
         governor=text_of(machine, f"{_CPU}/cpu0/cpufreq/scaling_governor") or "no cpufreq",
         mitigations={name: text_of(machine, f"{_CPU}/vulnerabilities/{name}") for name in _names(machine)},

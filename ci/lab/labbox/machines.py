@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guests: what each has, and the command line of its QEMU."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nic.artefact import Artefact
+from nic.qemu import IOMMU, Card, devices, emulator
+from xdplab.model.run import LAB_IN_A_BOX
+
+#: Modules of the kernel, which a guest loads at boot: its disk has none.
+MODULES = ("virtio_net", "virtio_blk", "ext4", "igb", "vfio_pci", "vfio_iommu_type1", "veth", "tun", "bridge", "8021q",
+           "macvlan", "openvswitch", "sch_ingress", "cls_bpf", "sch_tbf", "nf_tables")  # fmt: skip
+#: Where sshd of each guest is reached: no port below 1024, which takes root, and none that this machine's sshd has.
+SSH_PORT = 2222
+#: The interface that carries SSH.
+MGMT = "mgmt"
+CPUS = 3
+_APPEND = "console=ttyS0 panic=-1 mitigations=off quiet intel_iommu=on"
+#: What QEMU may do once it has begun: nothing that starts a program or becomes another user.
+_SANDBOX = ("-sandbox", "on,spawn=deny,elevateprivileges=children")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A guest.
+
+    Attributes:
+        name: As docs/first-lab.md calls it.
+        role: A, B or C.
+        documented: Its address there.
+        cards: Those that are measured; two of different machines with the same wire are cabled.
+        memory_mb: Of it: provisioning reserves 1 GiB of B's for hugepages.
+    """
+
+    name: str
+    role: str
+    documented: str
+    cards: tuple[Card, Card]
+    memory_mb: int
+
+    @property
+    def address(self) -> str:
+        """Its sshd's, on this machine only."""
+        return "127.83.0." + self.documented.rpartition(".")[2]
+
+
+MACHINES = (
+    Machine("tester", "A", "192.0.2.10", (Card("ens1f0", "igb", 1), Card("ens1f1", "igb", 3)), 1024),
+    Machine("forwarder", "B", "192.0.2.20", (Card("ens2f0", "igb", 1), Card("ens2f1", "igb", 2)), 3072),
+    Machine("far", "C", "192.0.2.30", (Card("ens3f0", "igb", 2), Card("ens3f1", "igb", 3)), 1024),
+)
+
+
+def command(artefact: Artefact, machine: Machine, archive: Path, disk: Path, wires: Path, accel: str) -> list[str]:
+    """The argv of a machine's QEMU. Started by root, it is nobody's once it has opened its files.
+
+    Args:
+        artefact: QEMU and kernel.
+        machine: Which.
+        archive: Its first file system.
+        disk: Its disk's image.
+        wires: Folder for the ends of its cables.
+        accel: `kvm` or `tcg`.
+    """
+
+    def cable(card: Card) -> str:
+        (other,) = (each for one in MACHINES for each in one.cards if each.wire == card.wire and each != card)
+        here, there = (f"{end}.type=unix,{end}.path={wires / name}" for end, name in
+                       (("local", card.ifname), ("remote", other.ifname)))  # fmt: skip
+        return f"dgram,{here},{there}"
+
+    unprivileged = ("-run-with", "user=nobody") if os.geteuid() == 0 else ()
+    mgmt = f"user,id=mgmt,ipv6=off,hostfwd=tcp:{machine.address}:{SSH_PORT}-:22"
+    return [
+        *bare(artefact, archive, disk, accel, machine.memory_mb),
+        *("-netdev", mgmt, "-device", f"virtio-net-pci,netdev=mgmt,mac={mgmt_mac(machine)},romfile="),
+        *("-smbios", f"type=1,manufacturer=QEMU,product={LAB_IN_A_BOX}"),
+        *devices(machine.cards, cable),
+        *_SANDBOX,
+        *unprivileged,
+    ]
+
+
+def bare(artefact: Artefact, archive: Path, disk: Path, accel: str, memory_mb: int) -> list[str]:
+    """A machine with a disk and no card."""
+    return [
+        *emulator(artefact, artefact.image, archive, _APPEND),
+        *("-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=multi" if accel == "tcg" else accel),
+        *("-cpu", "max", "-smp", str(CPUS), "-m", str(memory_mb), *IOMMU),
+        *("-drive", f"if=none,id=disk,format=raw,cache=unsafe,file={str(disk).replace(',', ',,')}"),
+        *("-device", "virtio-blk-pci,drive=disk"),
+    ]
+
+
+def mgmt_mac(machine: Machine) -> str:
+    """Of its management card."""
+    return f"52:54:00:00:00:{MACHINES.index(machine):02x}"
+
+
+def settled(machines: Sequence[Machine] = MACHINES) -> str:
+    """The cables, drawn."""
+    ends: dict[int, list[str]] = {}
+    for machine in machines:
+        for card in machine.cards:
+            ends.setdefault(card.wire, []).append(f"{machine.name} {card.ifname}")
+    return ", ".join(" ---- ".join(pair) for pair in ends.values())

@@ -8,17 +8,19 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 """
 
 import secrets
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
-from xdplab.hosts.kernel import detach_xdp, has_carrier
+from xdplab.hosts.kernel import detach_xdp, has_carrier, remove_link
 from xdplab.hosts.waiting import comes_true, run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import PortRole
 from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
+from xdplab.testbed.needs import Ours, refuse_if_needed
 from xdplab.testbed.state import TestbedLock, lasting_dir
 
 #: Ports that frames are redirected to, and which therefore need NAPI on veth.
@@ -37,10 +39,12 @@ class HostsTestbed:
 
     def __init__(self, spec: TestbedSpec) -> None:
         self.spec = spec
-        self.lock = TestbedLock(spec.name)
+        self.lock = TestbedLock(spec.name, spec.file)
         controller = f"{controller_id()}/{spec.name}"  # the lock of that name says that there is no other one
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
+        #: Ports that somebody has begun to need: not put back.
+        self._left_alone: set[str] = set()
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
 
     @property
@@ -132,7 +136,7 @@ class HostsTestbed:
                 if not port.in_kernel:
                     continue
                 link = port_settings.read_link(port.host, port.ifname)
-                port_settings.refuse_if_needed(port.host, port.ifname, link)
+                refuse_if_needed(port.host, port.ifname)
                 refuse_wrong(port, given, link, self.spec.queues)
         except BaseException:
             self.down()
@@ -148,6 +152,8 @@ class HostsTestbed:
             self.lock.remember(ports=before)
             for port in there.values():
                 port_settings.prepare(port, napi=port.role in _REDIRECTED_TO)
+            ours = {role: port_settings.snapshot(port.host, port.ifname) for role, port in there.items()}
+            self.lock.remember(ports_set=ours)
             self._wait_for_links()
         except BaseException:
             self.down()
@@ -182,7 +188,7 @@ class HostsTestbed:
         except XdplabError as exc:
             failures.append(str(exc))
         saved = self.lock.state().get("ports", {})
-        for role in list(saved):
+        for role in [role for role in saved if role not in self._left_alone]:
             port = self.ports.get(role)
             try:
                 if port is None:
@@ -220,28 +226,98 @@ class HostsTestbed:
             "puts back what is still changed there"
         )
 
-    def clear_away(self) -> list[str]:
+    def clear_away(self, *, force: bool = False) -> list[str]:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
         if not self.lock.changed:
             return []
         for host in self._hosts.values():
             host.open()
+        self._refuse_other_machines()
+        # that of the first restore: the next one's sessions have seen what others did meanwhile
+        left = self.lock.state().get("left") or {host.name: host.facts["left"] for host in self._hosts.values()}
+        self.lock.remember(left=left)
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
         done += self._forget_reset_by_boot()
         done += cards.give_back(self.lock, self.dut)
-        self.find_ports()
+        for role in sorted(self.lock.roles):
+            try:
+                self.find_ports({role})
+            except InputError as exc:
+                raise InputError(f"{exc}; `xdplab restore --forget {role}` if its card is gone") from None
         saved = self.lock.state().get("ports", {})
         for role in saved:  # before a knob is put back on it
             port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
-        for port in self.ports.values():
-            if port.in_kernel and detach_xdp(port.host, port.ifname):
-                done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
-        for name in self.lock.state().get("links", ()):
-            if self.dut.exists(f"/sys/class/net/{name}"):
-                self.dut.run(["ip", "link", "delete", "dev", name])
-                done.append(f"{self.dut.name}: link {name} removed")
-        self.lock.remember(links=[])
+        needed = []
+        for port in [port for port in self.ports.values() if port.in_kernel]:
+            try:
+                done += self._take_back(port, force=force)
+            except InputError as exc:
+                needed.append(str(exc))
+        done += self._remove_links()
+        if needed:
+            raise InputError(f"{'; '.join(needed)}; `xdplab restore --force` puts back what the run found all the same")
         done += [f"{self.ports[role].host.name}: {self.ports[role].ifname} as before" for role in saved]
+        return done
+
+    def _refuse_other_machines(self) -> None:
+        """Another machine than the run's may have the address of a host by now."""
+        for host in self._hosts.values():
+            now, roles = host.identity, sorted(role for role in self.lock.roles if self._host_of[role] is host)
+            for what, was in self.lock.state().get("hosts", {}).get(host.name, {}).items():
+                if roles and "" not in (was, now[what]) and was != now[what]:
+                    forget = " ".join(f"--forget {role}" for role in roles)
+                    raise InputError(
+                        f"{host.name}: another machine answers: its {what} is {now[what]}, that of the run had {was}; "
+                        f"put back that one, or `xdplab restore {forget}`"
+                    )
+
+    def _take_back(self, port: Port, *, force: bool) -> list[str]:
+        """Its XDP program goes; what somebody has set there since stays.
+
+        Raises:
+            InputError: somebody has begun to need it: it is left alone.
+        """
+        host, ifname, state = port.host, port.ifname, self.lock.state()
+        left = state["left"].get(host.name, {}).get(ifname, [0, 0, 0])
+        ours = Ours(state.get("links", ()), left[2])
+        done = []
+        try:
+            refuse_if_needed(host, ifname, ours)
+        except InputError as exc:
+            if not force:
+                self._left_alone.add(port.role)
+                raise
+            done.append(f"--force: {exc}: put back all the same")
+        if detach_xdp(host, ifname):
+            done.append(f"{host.name}: XDP program of {ifname} detached")
+        saved, was_set = state.get("ports", {}), state.get("ports_set", {})
+        if port.role in saved and port.role in was_set and not force:
+            known = [was_set[port.role], {"mtu": left[1]}]
+            theirs = port_settings.changed_since(host, ifname, saved[port.role], known)
+            done += [
+                f"{host.name}: {ifname}: {key} is {value}, which is neither what the run found "
+                f"({saved[port.role][key]}) nor what it set ({was_set[port.role][key]}): left alone"
+                for key, value in theirs.items()
+            ]
+            self.lock.remember(ports={**saved, port.role: {**saved[port.role], **theirs}})
+        return done
+
+    def _remove_links(self) -> list[str]:
+        """Those that a killed forwarder made: of its names, and there when its session ended."""
+        done, state = [], self.lock.state()
+        links = state.get("links", ())
+        ours = {*links, *(port.ifname for port in self.ports.values())}
+        for name in links:
+            if not self.dut.exists(f"/sys/class/net/{name}"):
+                continue
+            was, now = state["left"].get(self.dut.name, {}).get(name), self.dut.read(f"/sys/class/net/{name}/ifindex")
+            # an agent that was killed has seen nothing at its end
+            if str(was[0]) == now if was else name.startswith("xdplab"):
+                remove_link(self.dut, name, ours)
+                done.append(f"{self.dut.name}: link {name} removed")
+            else:
+                done.append(f"{self.dut.name}: link {name} was not there when the run ended: left alone")
+        self.lock.remember(links=[])
         return done
 
     def _forget_reset_by_boot(self) -> list[str]:
@@ -291,13 +367,15 @@ class HostsTestbed:
             host.hold_cpus(sorted(cpus))
             there |= cpus
 
-    def find_ports(self) -> None:
-        """Look at the interfaces of the file; the hosts are connected.
+    def find_ports(self, roles: Collection[PortRole] | None = None) -> None:
+        """Look at the interfaces of the file, or at those of `roles`, and hold them; the hosts are connected.
 
         Raises:
-            InputError: one is not there.
+            InputError: one is not there, or another testbed measures with it.
         """
         for role, given in self.spec.ports.items():
+            if roles is not None and role not in roles:
+                continue
             host = self._host_of[role]
             if given.ifname is None:
                 known = self.ports[role].mac if role in self.ports else given.mac or ""
@@ -306,6 +384,9 @@ class HostsTestbed:
             link = port_settings.read_link(host, given.ifname)
             mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
             self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
+        for host in self._hosts.values():
+            mine = [port.ifname for port in self.ports.values() if port.host is host and port.trex is None]
+            host.hold_ports(mine)
 
     def _netns(self, role: PortRole) -> str | None:
         """How the tester's host opens the namespace of a port's host; None: its own, or on another machine."""

@@ -39,7 +39,9 @@ def init(
     key: Annotated[str | None, typer.Option(help="private key (default: ssh-agent and ~/.ssh)")] = None,
     known_hosts: Annotated[str | None, typer.Option(help="host keys (default: ~/.ssh/known_hosts)")] = None,
     sudo: Annotated[bool | None, typer.Option(help="become root by sudo -n (default: unless USER is root)")] = None,
-    force: Annotated[bool, typer.Option("--force", help="offered interfaces may have addresses")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="send marked frames also from offered interfaces that are needed")
+    ] = False,
 ) -> None:
     """Look at two or three hosts, find cards, cables and CPUs, and write a testbed file with comments.
 

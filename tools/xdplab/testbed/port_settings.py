@@ -99,7 +99,7 @@ def changed_since(host: Host, ifname: str, saved: dict[str, Any], ours: Sequence
     return {
         key: now[key]
         for key in ("mtu", "up", "promisc", "disable_ipv6")
-        if ours and now[key] not in [each[key] for each in of_a_run if key in each]
+        if now[key] not in [each[key] for each in of_a_run if key in each]
     }
 
 

@@ -43,8 +43,6 @@ class HostsTestbed:
         controller = f"{controller_id()}/{spec.name}"  # the lock of that name says that there is no other one
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
-        #: Ports that somebody has begun to need: not put back.
-        self._left_alone: set[str] = set()
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
 
     @property
@@ -188,11 +186,9 @@ class HostsTestbed:
         except XdplabError as exc:
             failures.append(str(exc))
         saved = self.lock.state().get("ports", {})
-        for role in [role for role in saved if role not in self._left_alone]:
-            port = self.ports.get(role)
+        for role in [role for role in saved if role in self.ports]:  # others are left alone, and that was said
+            port = self.ports[role]
             try:
-                if port is None:
-                    raise XdplabError(f"{self.spec.name}: {role}: not connected")
                 port_settings.restore(port.host, port.ifname, saved[role])
                 del saved[role]
             except XdplabError as exc:
@@ -230,6 +226,10 @@ class HostsTestbed:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
         if not self.lock.changed:
             return []
+        if gone := sorted(self.lock.roles - set(self.spec.ports)):
+            raise InputError(
+                f"{self.spec.name}: ports: {', '.join(gone)}: to be put back, and not in the file any more"
+            )
         for host in self._hosts.values():
             host.open()
         self._refuse_other_machines()
@@ -239,24 +239,18 @@ class HostsTestbed:
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
         done += self._forget_reset_by_boot()
         done += cards.give_back(self.lock, self.dut)
+        failures: list[XdplabError] = []
         for role in sorted(self.lock.roles):
             try:
-                self.find_ports({role})
-            except InputError as exc:
-                raise InputError(f"{exc}; `xdplab restore --forget {role}` if its card is gone") from None
-        saved = self.lock.state().get("ports", {})
-        for role in saved:  # before a knob is put back on it
-            port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
-        needed = []
-        for port in [port for port in self.ports.values() if port.in_kernel]:
-            try:
-                done += self._take_back(port, force=force)
-            except InputError as exc:
-                needed.append(str(exc))
+                done += self._take_back(role, force=force)
+            except XdplabError as exc:
+                self.ports.pop(role, None)
+                failures.append(exc)
         done += self._remove_links()
-        if needed:
-            raise InputError(f"{'; '.join(needed)}; `xdplab restore --force` puts back what the run found all the same")
-        done += [f"{self.ports[role].host.name}: {self.ports[role].ifname} as before" for role in saved]
+        if failures:
+            kind = InputError if all(isinstance(each, InputError) for each in failures) else XdplabError
+            raise kind("; ".join(map(str, failures)))
+        done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
         return done
 
     def _refuse_other_machines(self) -> None:
@@ -271,36 +265,47 @@ class HostsTestbed:
                         f"put back that one, or `xdplab restore {forget}`"
                     )
 
-    def _take_back(self, port: Port, *, force: bool) -> list[str]:
-        """Its XDP program goes; what somebody has set there since stays.
+    def _take_back(self, role: PortRole, *, force: bool) -> list[str]:
+        """Find a port of the state file, and take its XDP program off.
 
         Raises:
-            InputError: somebody has begun to need it: it is left alone.
+            InputError: it is gone, or somebody has begun to need it.
+            XdplabError: it is another card.
         """
-        host, ifname, state = port.host, port.ifname, self.lock.state()
-        left = state["left"].get(host.name, {}).get(ifname, [0, 0, 0])
-        ours = Ours(state.get("links", ()), left[2])
-        done = []
         try:
-            refuse_if_needed(host, ifname, ours)
+            self.find_ports({role})
+        except InputError as exc:
+            raise InputError(f"{exc}; `xdplab restore --forget {role}` if its card is gone") from None
+        port, state, done = self.ports[role], self.lock.state(), []
+        if not port.in_kernel:
+            return []
+        if role in state.get("ports", {}):  # before a knob is put back on it
+            port_settings.refuse_other_card(port.host, port.ifname, state["ports"][role])
+        left = state["left"].get(port.host.name, {}).get(port.ifname, [0, 0, 0])
+        try:
+            refuse_if_needed(port.host, port.ifname, Ours(state.get("links", ()), left[2]))
         except InputError as exc:
             if not force:
-                self._left_alone.add(port.role)
-                raise
+                raise InputError(f"{exc}; `xdplab restore --force` puts back what the run found all the same") from None
             done.append(f"--force: {exc}: put back all the same")
-        if detach_xdp(host, ifname):
-            done.append(f"{host.name}: XDP program of {ifname} detached")
-        saved, was_set = state.get("ports", {}), state.get("ports_set", {})
-        if port.role in saved and port.role in was_set and not force:
-            known = [was_set[port.role], {"mtu": left[1]}]
-            theirs = port_settings.changed_since(host, ifname, saved[port.role], known)
-            done += [
-                f"{host.name}: {ifname}: {key} is {value}, which is neither what the run found "
-                f"({saved[port.role][key]}) nor what it set ({was_set[port.role][key]}): left alone"
-                for key, value in theirs.items()
-            ]
-            self.lock.remember(ports={**saved, port.role: {**saved[port.role], **theirs}})
-        return done
+        if detach_xdp(port.host, port.ifname):
+            done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
+        return done + self._changed_since(port, left[1], force=force)
+
+    def _changed_since(self, port: Port, mtu_left: int, *, force: bool) -> list[str]:
+        """What is neither what the run found nor what it set, or had at its end, is somebody else's, and stays."""
+        state = self.lock.state()
+        found, was_set = (state.get(key, {}).get(port.role) for key in ("ports", "ports_set"))
+        if found is None or was_set is None:
+            return []
+        theirs = port_settings.changed_since(port.host, port.ifname, found, [was_set, {"mtu": mtu_left}])
+        if not force:
+            self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs}})
+        return [
+            f"{port.host.name}: {port.ifname}: {key} is {value}, which is neither what the run found ({found[key]}) "
+            f"nor what it set ({was_set[key]}): {'put back all the same' if force else 'left alone'}"
+            for key, value in theirs.items()
+        ]
 
     def _remove_links(self) -> list[str]:
         """Those that a killed forwarder made: of its names, and there when its session ended."""

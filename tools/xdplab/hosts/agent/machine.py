@@ -284,7 +284,7 @@ class Machine:
         """Have these interfaces for one testbed; else the first that is held, and by which process."""
         with _about(f"interfaces {', '.join(ifnames)}"):
             if self._before is None:
-                self._before = {name: link.index for name, link in self.within(netlink.links).items()}
+                self._before = {name: link.ifindex for name, link in self.within(netlink.links).items()}
             return self.within(self._ports.hold, ifnames)
 
     def ports_left(self, earlier: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
@@ -299,11 +299,11 @@ class Machine:
         except OSError:
             return earlier
         return {
-            name: (link.index, link.mtu, link.xdp)
+            name: (link.ifindex, link.mtu, link.xdp)
             for name, link in links.items()
             if name in self._ports
-            or self._before.get(name) != link.index
-            or (name in earlier and earlier[name][0] == link.index)
+            or self._before.get(name) != link.ifindex
+            or (name in earlier and earlier[name][0] == link.ifindex)
         }
 
     @operation

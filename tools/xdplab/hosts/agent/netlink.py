@@ -46,7 +46,7 @@ class Link(NamedTuple):
     mtu: int
     #: As `ip -json -s link` has them in `stats64`.
     counters: dict[str, dict[str, int]]
-    index: int = 0
+    ifindex: int = 0
     #: Id of its XDP program; 0: it has none.
     xdp: int = 0
 

@@ -24,6 +24,7 @@ settings.load_profile("lab")
 BESIDE = {
     "test_root_ansible.py": "hosts",
     "test_root_doctor.py": "hosts",
+    "test_root_harm.py": "hosts",
     "test_root_lab_init.py": "hosts",
     "test_root_privileges.py": "frames",
     "test_root_setup.py": "hosts",

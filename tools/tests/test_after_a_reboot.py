@@ -2,6 +2,7 @@
 """What a killed run left is put back after a reboot of this machine, and not after one of the host that it was on."""
 
 import json
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ import pytest
 from xdplab.hosts.base import Completed
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.runner.recovery import recover
-from xdplab.testbed import HostsTestbed, TestbedLock, cards, real, working_folder
+from xdplab.testbed import HostsTestbed, TestbedLock, cards, real, state, working_folder
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 SPEC = TestbedSpec.model_validate(
@@ -36,6 +37,8 @@ class Machine:
     def __init__(self) -> None:
         self.mtu = {"p0": 9000, "p1": 9000}
         self.mac = {"p0": "02:00:00:00:00:01", "p1": "02:00:00:00:00:02"}
+        self.machine_id = secrets.token_hex(16)
+        self.left: dict[str, list[int]] = {}
         self.files = {BOOT_ID: "first", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "7"}
 
     def reboot(self) -> None:
@@ -47,6 +50,7 @@ class Played:
     """A host without SSH; `machines` has what it plays."""
 
     machines: ClassVar[dict[str, Machine]] = {}
+    reached_by = ""
 
     def __init__(self, name: str, spec: Any, controller: str) -> None:
         self.name, self._machine = name, self.machines[name]
@@ -54,6 +58,7 @@ class Played:
 
     def open(self) -> None:
         self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3], "ended": []}
+        self.facts |= {"left": self._machine.left}
 
     def close(self) -> None:
         pass
@@ -62,7 +67,14 @@ class Played:
     def cpus(self) -> tuple[int, ...]:
         return (0, 1, 2, 3)
 
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"machine-id": self._machine.machine_id}
+
     def hold_cpus(self, cpus: Sequence[int]) -> None:
+        pass
+
+    def hold_ports(self, ifnames: Sequence[str]) -> None:
         pass
 
     def reconnect(self) -> bool:
@@ -82,10 +94,15 @@ class Played:
 
     def run(self, argv: Sequence[str], *, check: bool = True, **_: Any) -> Completed:
         out = ""
-        if argv[0] == "ip" and "show" in argv:
-            name = argv[-1]
-            link = {"address": self._machine.mac[name], "mtu": self._machine.mtu[name], "flags": ["UP"]}
-            out = json.dumps([link])
+        if argv[0] == "ip" and "show" in argv and "route" not in argv:
+            mtu = self._machine.mtu
+            out = json.dumps(
+                [
+                    {"ifname": name, "address": mac, "mtu": mtu[name], "flags": ["UP"]}
+                    for name, mac in self._machine.mac.items()
+                    if argv[-1] in ("show", name)
+                ]
+            )
         elif argv[:4] == ["ip", "link", "set", "dev"] and argv[5] == "mtu":
             self._machine.mtu[argv[4]] = int(argv[6])
         return Completed(tuple(argv), 0, out, "")
@@ -111,7 +128,7 @@ def killed_run() -> None:
 
 def test_a_reboot_of_this_machine_does_not_reach_what_is_to_be_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDPLAB_STATE")
-    monkeypatch.setattr(Path, "mkdir", lambda *args, **kwargs: None)
+    monkeypatch.setattr(state, "_private", Path)
     assert TestbedLock("lab").path == Path("/var/lib/xdplab/lab.json")
     assert working_folder("lab") == Path("/run/xdplab/lab.dut")
 

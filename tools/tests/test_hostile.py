@@ -255,6 +255,9 @@ FACTS: dict[str, Any] = {
     "python": "/usr/bin/python3",
     "cpus": [0, 1],
     "ended": [],
+    "machine_id": "0123456789abcdef",
+    "left": {"p0": [2, 1500, 0]},
+    "ssh": "192.0.2.1 50000 fe80::1%eth0 22",
 }
 
 
@@ -269,6 +272,11 @@ FACTS: dict[str, Any] = {
         {"boot_id": None},
         {"netns": ["x"]},
         {"uid": "0"},
+        {"ssh": "-x 1 2 3"},
+        {"machine_id": "../x"},
+        {"left": {"p0": ["2", 1500, 0]}},
+        {"left": {"p0": []}},
+        {"ssh": "a b"},
     ],
 )
 def test_a_host_that_lies_about_numbers_is_refused(lie: dict[str, Any]) -> None:

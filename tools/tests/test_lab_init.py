@@ -182,9 +182,10 @@ class Told:
     """A host as commands and files tell of it."""
 
     name = "dut"
+    reached_by = ""
 
-    def __init__(self, *links: dict[str, Any], routes: str = "[]") -> None:
-        self.links, self.routes = links, routes
+    def __init__(self, *links: dict[str, Any], default: str = "") -> None:
+        self.links, self.default = links, default
         self.files = {
             "/sys/class/net/ens2f0/device/numa_node": "1",
             "/sys/class/net/ens2f0/speed": "100000",
@@ -195,8 +196,14 @@ class Told:
     def run(self, argv: list[str], **_: object) -> Any:
         if argv[0] == "ethtool":
             return SimpleNamespace(stdout="driver: ice\nfirmware-version: 4.40\nbus-info: 0000:18:00.0\n")
-        text = self.routes if "route" in argv else json.dumps(self.links)
-        return SimpleNamespace(stdout=text)
+        routes = [{"dst": "default"}] if argv[-1] == self.default and "-4" in argv else []
+        return SimpleNamespace(stdout=json.dumps(routes if "route" in argv else self.links))
+
+    def xdp(self, ifname: str) -> None:
+        return None
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
 
     def read(self, path: str) -> str:
         return self.files.get(path, "")
@@ -216,7 +223,7 @@ def test_cards_are_reported_with_what_they_are_and_who_needs_them() -> None:
         link("eno3", master="br0"),
         link("br0", linkinfo={"info_kind": "bridge"}),
         {"ifname": "lo", "link_type": "loopback", "flags": ["UP"]},
-        routes='[{"dst": "default", "dev": "eno2"}]',
+        default="eno2",
     )
     found = cards(host)
     assert [card.text for card in found.values()] == [

@@ -192,3 +192,21 @@ def test_a_run_that_starts_tells_its_process(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("time.sleep", lambda _: (theirs.write("4711"), theirs.flush()))
         with pytest.raises(InputError, match="testbed t: in use by process 4711;"):
             lock.acquire()
+
+
+@pytest.mark.parametrize("what", ["link", "writable", "another user's"])
+def test_a_state_folder_of_others_is_refused(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    if what == "link":
+        place = tmp_path / "link"
+        place.symlink_to(tmp_path / "place")
+    elif what == "writable":
+        place.chmod(0o777)
+    else:
+        monkeypatch.setattr("os.geteuid", lambda: 4711)
+    monkeypatch.setenv("XDPLAB_STATE", str(place))
+    cli("restore", "--testbed", "fake").refused(str(place), "a link, of another user, or writable", "XDPLAB_STATE")
+    assert list((tmp_path / "place").iterdir()) == []

@@ -101,7 +101,7 @@ class Lab:
         self.reconnects += len(lost)
         return ["B"] * len(lost)
 
-    def clear_away(self) -> list[str]:
+    def clear_away(self, *, force: bool = False) -> list[str]:
         return []
 
     def down(self) -> None:

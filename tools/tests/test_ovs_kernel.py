@@ -2,14 +2,17 @@
 """Open vSwitch's datapath in the kernel; for real it runs in the guest of ci/nic, whose kernel has the module."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from lab.ovs_host import OvsHost, dut_maker, forwarder
 
+from xdplab.hosts import Host
 from xdplab.hosts.agent.netlink import Link
 from xdplab.hosts.base import Completed
 from xdplab.hosts.kernel import TUN
+from xdplab.model import XdplabError
+from xdplab.testbed.needs import who_has
 
 MODULE = "/sys/module/openvswitch"
 
@@ -68,3 +71,29 @@ def test_its_options_are_of_rules_and_builds_and_it_does_all_pipelines_but_tunne
     assert "vxlan" not in made.pipelines
     assert {"nat", "conntrack", "acl", "meter"} <= set(made.pipelines)
     assert "emc_insert_inv_prob" not in type(made.options).model_fields
+
+
+class Production(KernelHost):
+    """Another daemon's bridge is in the datapath."""
+
+    def run(self, argv: Any, **more: Any) -> Completed:
+        done = super().run(argv, **more)
+        ports = enumerate(("ovs-system", "xdplab0", "br-int"))
+        shown = "".join(f"  port {number}: {name} (internal)\n" for number, name in ports)
+        return Completed(tuple(argv), 0, f"system@ovs-system:\n{shown}", "") if argv[0] == "ovs-dpctl" else done
+
+
+def test_a_datapath_with_ports_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
+    host, made = Production(left=True), forwarder("ovs-kernel")
+    made.start(dut_maker(tmp_path)(host))
+    with pytest.raises(XdplabError, match="B: ovs-system has ports of somebody else, br-int: it is left alone"):
+        made.stop()
+    assert not any("del-dp" in argv for argv in host.runs)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_on_a_host_whose_datapath_another_daemon_has_it_is_refused(left: bool) -> None:
+    made, host = forwarder("ovs-kernel"), cast(Host, KernelHost(left=left))
+    reason = who_has(host, made.name, made.own_links)
+    words = "B: ovs-system of somebody else is there, which ovs-kernel would take over and remove; give it another host"
+    assert reason == (words if left else None)

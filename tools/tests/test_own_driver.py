@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from lab.command import Done
-from lab.pci import BUS, Card, PciHost
+from lab.pci import Card, PciHost
 
 from xdplab.forwarders import Dut, make_forwarder, plain_name
 from xdplab.forwarders.base import mode_name
@@ -134,10 +134,6 @@ def mellanox(host: PciHost) -> None:
     host.cards[A0].driver = host.cards[A0].own_driver = "mlx5_core"
 
 
-def functions(host: PciHost) -> None:
-    host.files[f"{BUS}/devices/{A0}/sriov_numvfs"] = "4"
-
-
 def group(host: PciHost) -> None:
     host.beside = {"0000:02:00.1": "igb", "0000:00:1c.0": "pcieport", "0000:02:00.2": "vfio-pci"}
 
@@ -154,7 +150,6 @@ def unsafe(value: str) -> Callable[[PciHost], None]:
     [
         ({}, virtual, "p0 (veth) is no PCI device"),
         ({}, mellanox, "p0: DPDK's driver works on top of mlx5_core, which must stay"),
-        ({}, functions, "p0: its virtual functions would go"),
         ({"vfio": False}, None, "the kernel's module vfio-pci is not loaded, `modprobe vfio-pci` loads it"),
         ({}, group, "p0: its IOMMU group also holds 0000:02:00.1 (igb)"),
         ({"iommu": False}, None, "p0: no IOMMU confines its memory access, and this kernel has no mode without one"),

@@ -81,7 +81,9 @@ def test_ports_that_are_not_as_the_file_says(ward: Ward) -> None:
     assert code == 2
     assert "driver is veth, the file says ice; speed_mbps is 10000, the file says 25000" in found["b", "b0 b0"]["found"]
     assert found["c", "mgmt use"]["state"] == "missing"
-    assert "ip address flush dev mgmt" in found["c", "mgmt use"]["fix"]
+    assert "has address" in found["c", "mgmt use"]["found"]
+    assert found["c", "mgmt use"]["found"].endswith("carries the SSH connection")
+    assert found["c", "mgmt use"]["fix"] == "give the testbed another interface"
     assert found["b", "b0 queues"]["fix"] == "ethtool -L b0 combined 4"
     assert found["", "links"]["state"] == "missing"
     spec["ports"]["c0"]["ifname"] = "c7"

@@ -63,7 +63,7 @@ def test_a_tester_killed_in_a_trial_fails_its_repetition_alone(lab: Lab) -> None
 
 def test_a_port_that_already_carries_xdp_is_refused(lab: Lab) -> None:
     done = lab.run(env={"LAB_XDP_ON": "b1"})
-    done.refused("B: port b1-", "already carries XDP program", "ip link set dev", "xdp off")
+    done.refused("B: b1-", "carries XDP program", "ip link set dev", "xdp off")
     assert list(lab.results.iterdir()) == []
     lab.assert_nothing_left()
 

@@ -105,7 +105,10 @@ def test_a_user_with_the_documented_line_of_sudoers_runs_studies(bench: Bench) -
     assert done.code == 0, done.err
     assert [(row["status"], row["loss_ratio"]) for row in bench.rows()] == [("ok", 0)]
     assert "lab" in bench.lab.on("B", "stat", "--format=%U", "/home/lab/.cache/xdplab")
-    bench.assert_as_before()
+    spec = yaml.safe_load(bench.lab.testbed.read_text(encoding="utf-8"))
+    spec["ports"]["b1"]["ifname"] = "mgmt"  # sudo hands SSH_CONNECTION on to nobody
+    bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    bench.refused("b: mgmt has address", "carries the SSH connection")
     denied = subprocess.run(
         bench.lab.command("B", "setpriv", "--reuid=lab", "--regid=lab", "--clear-groups", "sudo", "-n", "id"),
         capture_output=True, text=True, check=False,

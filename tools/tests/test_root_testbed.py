@@ -14,7 +14,7 @@ import pytest
 from lab.command import finish, wait_for
 from lab.rooted import Lab
 
-from xdplab.hosts.agent.cpus import HeldCpus
+from xdplab.hosts.agent.cpus import CPU, Held
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.testbed import EmbeddedTestbed, TestbedLock, embedded
 
@@ -112,9 +112,9 @@ def test_a_namespace_of_somebody_else_stays(theirs: str, seen: bool, monkeypatch
 def test_two_testbeds_do_not_measure_on_the_same_cpu() -> None:
     spec = TestbedSpec(name="second", kind="embedded")
     testbed = EmbeddedTestbed(spec)
-    first = HeldCpus()
+    first: Held[int] = Held(CPU)
     assert first.hold([testbed.cpus[1]]) is None
-    words = f"testbed second: CPU {testbed.cpus[1]} is measured on by process {os.getpid()}; wait for it, or give"
+    words = f"testbed second: CPU {testbed.cpus[1]} is measured with by process {os.getpid()}; wait for it, or give"
     with pytest.raises(InputError, match=words):
         testbed.up()
     assert not TestbedLock("second").path.exists()

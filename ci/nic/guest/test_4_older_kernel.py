@@ -12,9 +12,13 @@ import yaml
 
 from xdplab.analysis import summarise
 from xdplab.cli import main
+from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.ovs.builds import OFFLOADING, find_build, missing
 from xdplab.hosts import LocalHost
+from xdplab.hosts.kernel import DATAPATH, remove_link
+from xdplab.model import ForwarderSpec, XdplabError
 from xdplab.results import RunFolder
+from xdplab.testbed.needs import who_has
 
 _DEBIANS = "/usr/lib/openvswitch-switch/ovs-vswitchd"
 #: Debian's, unless `ovs/build` has made the patched one; and the one with flows in XDP, if it has.
@@ -121,6 +125,26 @@ def test_the_kernel_s_datapath_does_pipelines_to_the_byte(tmp_path: Path) -> Non
     assert {name: found[name].status for name in asked} == dict.fromkeys(asked, "ok")
     assert "does not do pipeline vxlan" in found["vxlan"].reason
     assert [each.increments["datapath"]["hit"] > 90 for each in run.trials() if each.result] == [True] * len(asked)
+
+
+def test_the_datapath_of_another_open_vswitch_stays() -> None:
+    """Its bridge is in the one datapath that a network namespace has; without it, it is one that a run left."""
+    host, made = LocalHost(), make_forwarder(ForwarderSpec(name="ovs-kernel"))
+
+    def dpctl(*argv: str) -> str:
+        return host.run(["ovs-dpctl", *argv]).stdout
+
+    dpctl("add-dp", DATAPATH)
+    for name in ("br-int", "xdplab0"):
+        dpctl("add-if", DATAPATH, f"{name},type=internal")
+    before = dpctl("show")
+    assert "ovs-system" in (who_has(host, made.name, made.own_links) or "")
+    with pytest.raises(XdplabError, match="ovs-system has ports of somebody else, br-int: it is left alone"):
+        remove_link(host, DATAPATH, made.own_links)
+    assert dpctl("show") == before
+    dpctl("del-if", DATAPATH, "br-int")
+    remove_link(host, DATAPATH, made.own_links)
+    assert who_has(host, made.name, made.own_links) is None
 
 
 @pytest.mark.parametrize("title", UNSUPPORTED)

@@ -31,7 +31,7 @@ class Testbed(CardTestbed):
 
     __test__ = False
 
-    def clear_away(self) -> list[str]:
+    def clear_away(self, *, force: bool = False) -> list[str]:
         return taken_cards.give_back(self.lock, self.dut)
 
 

@@ -35,6 +35,7 @@ class PciHost:
     """Its operations are those that `testbed/cards.py` and `port_settings` use."""
 
     name = "B"
+    reached_by = ""
 
     def __init__(self, *cards: Card, iommu: bool = True, vfio: bool = True) -> None:
         self.cards = {card.address: card for card in cards}
@@ -77,6 +78,13 @@ class PciHost:
         return {"driver": bool(card.driver), "net": self._has_interface(card)}.get(
             rest, self.iommu if rest.startswith("iommu_group") else rest == "disable_ipv6"
         )
+
+    def xdp(self, ifname: str) -> None:
+        """None has a program."""
+
+    def links(self) -> dict[str, None]:
+        """By name; more is not asked."""
+        return {card.ifname: None for card in self.cards.values() if self._has_interface(card)}
 
     def names(self, folder: Any) -> list[str]:
         """Of a folder."""
@@ -162,12 +170,16 @@ class PciHost:
         return 0, ""
 
     def _ip(self, argv: list[str], _: str) -> tuple[int, str]:
+        if "route" in argv:
+            return 0, "[]"
         if argv[0] == "-json":
-            card = self._by_name(argv[-1])
-            if card is None:
-                return 1, ""
-            link = {"address": card.mac, "mtu": card.mtu, "flags": sorted(card.flags), "addr_info": card.addresses}
-            return 0, json.dumps([{**link, "promiscuity": int("PROMISC" in card.flags)}])
+            shown = [
+                {"ifname": card.ifname, "address": card.mac, "mtu": card.mtu, "flags": sorted(card.flags),
+                 "addr_info": card.addresses, "promiscuity": int("PROMISC" in card.flags)}
+                for card in self.cards.values()
+                if self._has_interface(card) and argv[-1] in ("show", card.ifname)
+            ]  # fmt: skip
+            return (0, json.dumps(shown)) if shown else (1, "")
         words = argv[argv.index("dev") + 1 :]
         card = self._by_name(words[0])
         if card is None:

@@ -8,9 +8,10 @@ from xdplab.hosts import Host
 from xdplab.hosts.cables import probe_cables
 from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, pause_on, text_of, version_of
 from xdplab.knobs.ethtool import shown
-from xdplab.model import InputError, PortSpec
+from xdplab.model import PortSpec
 from xdplab.model.inventory import LINKS
 from xdplab.testbed import HostsTestbed, Port, port_settings
+from xdplab.testbed.needs import how_freed, needed, who_needs
 
 #: Drivers whose sockets get the NAPI id that busy polling needs on kernels from 6.13 on (net/xdp/xsk.c, xsk_bind).
 _BUSY_POLLING = ("virtio_net", "igb", "igc", "ice", "mlx5_core")
@@ -20,7 +21,7 @@ def port_checks(testbed: HostsTestbed, role: str, port: Port, given: PortSpec) -
     """All of one port, without changing it."""
     host, ifname = port.host, port.ifname
     link = port_settings.read_link(host, ifname)
-    found = [_as_stated(host, role, ifname, given, link), _free(host, ifname, link), _xdp(host, ifname, link)]
+    found = [_as_stated(host, role, ifname, given, link), _free(host, ifname)]
     found += [_queues(host, ifname, testbed.spec.queues), _numa(testbed, host, ifname, role)]
     found += _pause(host, ifname, testbed.spec.low_latency) + _moderation(host, ifname, role, testbed.spec.low_latency)
     if role in ("b0", "b1"):
@@ -50,19 +51,9 @@ def _as_stated(host: Host, role: str, ifname: str, given: PortSpec, link: dict[s
     return check(f"{role} {ifname}", not wrong, "; ".join(wrong) or shown, fix, host=host.name)
 
 
-def _free(host: Host, ifname: str, link: dict[str, object]) -> Check:
-    try:
-        port_settings.refuse_if_needed(host, ifname, link)
-    except InputError as exc:
-        text, _, fix = str(exc).partition("; ")
-        return check(f"{ifname} use", False, text.removeprefix(f"{host.name}: "), fix, host=host.name)
-    return check(f"{ifname} use", True, "no address, no bridge", "", host=host.name)
-
-
-def _xdp(host: Host, ifname: str, link: dict[str, object]) -> Check:
-    attached = bool(link.get("xdp"))
-    fix = f"ip link set dev {ifname} xdp off"
-    return check(f"{ifname} XDP program", not attached, "attached" if attached else "none", fix, host=host.name)
+def _free(host: Host, ifname: str) -> Check:
+    needs = who_needs(host, ifname)
+    return check(f"{ifname} use", not needs, needed(needs) or "nobody needs it", how_freed(needs), host=host.name)
 
 
 def _queues(host: Host, ifname: str, wanted: int) -> Check:

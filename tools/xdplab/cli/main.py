@@ -261,18 +261,31 @@ def up(testbed: Testbed = "embedded") -> None:
 
 
 @cli.command(rich_help_panel=_LAB)
-def restore(testbed: Testbed = "embedded") -> None:
+def restore(
+    testbed: Testbed = "embedded",
+    force: Annotated[
+        bool, typer.Option("--force", help="also what somebody has changed since, and ports that somebody needs by now")
+    ] = False,
+    forget: Annotated[
+        list[str] | None, typer.Option("--forget", metavar="ROLE", help="a port whose card is gone, such as b1")
+    ] = None,
+) -> None:
     """Put back and remove what a killed run left: processes and namespaces first, then settings.
 
     Example: xdplab restore --testbed lab.yaml
     """
     from xdplab.app import require_root
+    from xdplab.model import InputError
     from xdplab.runner import recover
     from xdplab.testbed import read_testbed
 
     spec = read_testbed(testbed, testbeds_folder())
     require_root(spec)
-    for line in recover(spec):
+    gone = [role for role in spec.ports if role in (forget or ())]
+    if unknown := sorted(set(forget or ()) - set(gone)):
+        there = ", ".join(spec.ports) or "none"
+        raise InputError(f"restore: --forget {unknown[0]}: testbed {spec.name} has no such port; it has {there}")
+    for line in recover(spec, force=force, forget=gone):
         print(line)
 
 

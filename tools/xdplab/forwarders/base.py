@@ -82,7 +82,7 @@ class Forwarder(ABC, Generic[OptionsT]):
     takes_ports: bool = False
     #: How long after its start it may let no frame through.
     silent_s: float = 5.0
-    #: Links it makes on its host, for removing them when it was killed.
+    #: Links it makes on its host: it takes no host that has one of somebody else, and a killed one's are removed.
     own_links: ClassVar[tuple[str, ...]] = ()
     #: Pipelines that it can do. None: it forwards nothing, A and C are on the testbed's direct link, and B has no port.
     pipelines: ClassVar[tuple[str, ...]] = (CROSS.kind,)

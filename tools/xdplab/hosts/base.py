@@ -38,10 +38,10 @@ class Completed:
         return "; ".join(shown).strip() or f"exit code {self.returncode}"
 
 
-def cpu_in_use(host: str, cpu: int, pid: int) -> str:
-    """The message about a CPU that another testbed measures on; `pid` 0: its process cannot be seen."""
+def in_use(what: str, key: str, pid: int) -> str:
+    """The message about what another testbed measures with; `pid` 0: its process cannot be seen."""
     who = f"process {pid}" if pid else "a process of another container"
-    return f"{host}: CPU {cpu} is measured on by {who}; wait for it, or give this testbed other `cpus` in its file"
+    return f"{what} is measured with by {who}; wait for it, or give this testbed other `{key}` in its file"
 
 
 class Host(Machine):
@@ -60,6 +60,16 @@ class Host(Machine):
     def session(self) -> int:
         """Another number once everything that was started here has ended with the connection."""
         return 0
+
+    @property
+    def reached_by(self) -> str:
+        """`SSH_CONNECTION` of the login there (ssh(1)): addresses and ports of both ends; empty: no login."""
+        return ""
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What tells this machine from another that has its address; empty of the one that this runs on."""
+        return {}
 
     @property
     def missing_hint(self) -> str:

@@ -4,7 +4,7 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +20,8 @@ _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 #: The oldest kernel that the suite is tested on (`make nic-test` boots it), Debian 12's: the oldest that is supported.
 MINIMUM = (6, 1)
 TUN = "/dev/net/tun"
+#: Link of Open vSwitch's datapath in the kernel, of which a network namespace has one for all daemons.
+DATAPATH = "ovs-system"
 #: How long a process that has been killed may hold a link.
 _DETACH_S = 1.0
 _QUEUE_RELEASE_S = 0.05
@@ -96,6 +98,21 @@ def _link(host: Host, ifname: str) -> Link:
 def ip_batch(host: Host, lines: Iterable[str]) -> None:
     """Carry out commands of `ip`, up to the first that fails."""
     host.run(["ip", "-batch", "-"], stdin="".join(f"{line}\n" for line in lines), timeout_s=120.0)
+
+
+def remove_link(host: Host, name: str, ours: Collection[str]) -> None:
+    """Remove a link; Open vSwitch's datapath in the kernel goes by a command of its own, and with all its ports.
+
+    Raises:
+        XdplabError: that has ports next to `ours`: another daemon has taken it over.
+    """
+    if name != DATAPATH:
+        host.run(["ip", "link", "delete", "dev", name])
+        return
+    ports = re.findall(r"^ *port \d+: (\S+)", host.run(["ovs-dpctl", "show", name]).stdout, re.MULTILINE)
+    if theirs := sorted({*ports} - {name, *ours}):
+        raise XdplabError(f"{host.name}: {name} has ports of somebody else, {', '.join(theirs)}: it is left alone")
+    host.run(["ovs-dpctl", "del-dp", name])
 
 
 def detach_xdp(host: Host, ifname: str) -> bool:

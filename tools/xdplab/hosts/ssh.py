@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from xdplab.hosts.base import Host, cpu_in_use
+from xdplab.hosts.base import Host, in_use
 from xdplab.model import HostLost, HostSpec, InputError, LinkLost, XdplabError
 from xdplab.model.extras import need
 from xdplab.tools import provision_command, setup_command
@@ -83,6 +83,16 @@ class SshHost(Host):
     def missing_hint(self) -> str:
         """The administrator of the host installs it."""
         return " there; install it on that host"
+
+    @property
+    def reached_by(self) -> str:
+        """As the agent found it."""
+        return self.facts["ssh"]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Host key, and machine-id(5) where it has one."""
+        return {"host key": self._link.host_key, "machine-id": self.facts["machine_id"]}
 
     @property
     def session(self) -> int:
@@ -178,7 +188,17 @@ class SshHost(Host):
         """
         taken = self.take_cpus(cpus)
         if taken is not None:
-            raise InputError(cpu_in_use(self.name, *taken))
+            raise InputError(in_use(f"{self.name}: CPU {taken[0]}", "cpus", taken[1]))
+
+    def hold_ports(self, ifnames: Sequence[str]) -> None:
+        """Have these interfaces for this testbed alone, until `close`; whatever its folder, and whose it is.
+
+        Raises:
+            InputError: somebody else measures with one of them.
+        """
+        taken = self.take_ports(ifnames)
+        if taken is not None:
+            raise InputError(in_use(f"{self.name}: {taken[0]}", "ports", taken[1]))
 
     def call(self, function: Callable[..., Any], *args: Any, **given: Any) -> Any:
         """Have the agent carry an operation out.

@@ -37,6 +37,11 @@ class Facts(TypedDict):
     python: str
     cpus: Annotated[list[int], Field(min_length=1)]
     ended: list[str]
+    machine_id: Annotated[str, Field(pattern=r"^[0-9a-f]{0,64}$")]
+    #: Interface -> its index, MTU and XDP program (0: none), as the last session that had ports left them.
+    left: dict[str, Annotated[list[int], Field(min_length=3, max_length=3)]]
+    #: `SSH_CONNECTION`, or "" where sshd sets none.
+    ssh: Annotated[str, Field(pattern=r"^([0-9A-Fa-f:][\w.:%-]* \d+ [0-9A-Fa-f:][\w.:%-]* \d+)?$")]
 
 
 _FACTS = TypeAdapter(Facts)
@@ -65,7 +70,10 @@ class AgentLink:
         self._tasks: list[asyncio.Task[None]] = []
         #: Why it is of no more use; empty while it is.
         self.lost = ""
-        self.facts = Facts(pid=0, uid=0, boot_id="", netns="", python="", cpus=[], ended=[])
+        self.facts = Facts(
+            pid=0, uid=0, boot_id="", netns="", python="", cpus=[], ended=[], machine_id="", left={}, ssh=""
+        )
+        self.host_key = ""
 
     @property
     def is_open(self) -> bool:
@@ -93,6 +101,8 @@ class AgentLink:
         except BaseException:
             connection.abort()
             raise
+        key = connection.get_server_host_key()
+        self.host_key = key.get_fingerprint() if key else ""
         self._connection, self._process = connection, process
         self._tasks = [asyncio.create_task(self._read(process)), asyncio.create_task(self._beat(process))]
 

@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from xdplab.model.base import Model
 from xdplab.model.inventory import HostSpec, Name, PortRole, PortSpec, TrexSpec
@@ -78,6 +78,13 @@ class TestbedSpec(Model):
     low_latency: bool = True
     #: False: never take a one-way latency here. True: only where A and C are found to share one kernel and its clock.
     one_way: bool = True
+
+    _file: str = PrivateAttr("")
+
+    @property
+    def file(self) -> str:
+        """Path of the file that it was read from; empty: from none."""
+        return self._file
 
     @property
     def line_rate_bps(self) -> float | None:

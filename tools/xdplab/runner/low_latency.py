@@ -73,6 +73,8 @@ class PortSettings(Settings):
             self._remember()
         knob.apply(self._before, knob.check(value))
         knob.verify(self._before, knob.check(value))
+        self._set_to[knob.name] = knob.read(self._before)
+        self._remember()
         return True
 
     def undone(self, in_force: Mapping[str, str]) -> dict[str, str]:
@@ -92,8 +94,13 @@ class PortSettings(Settings):
 
     def _remember(self) -> None:
         (port,) = self._before.ports
-        own = {**self._lock.state().get("own_settings", {}), port.role: {knob.name: was for knob, was in self._saved}}
-        self._lock.remember(own_settings={role: saved for role, saved in own.items() if saved})
+        state = self._lock.state()
+        own = {**state.get("own_settings", {}), port.role: {knob.name: was for knob, was in self._saved}}
+        set_to = {**state.get("own_settings_set", {}), port.role: self._set_to}
+        self._lock.remember(
+            own_settings={role: saved for role, saved in own.items() if saved},
+            own_settings_set={role: now for role, now in set_to.items() if own[role]},
+        )
 
 
 class LowLatency:

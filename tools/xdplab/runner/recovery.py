@@ -1,44 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """After a run that was killed: what it left is removed, and its settings are put back from the state file."""
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import json
+from collections.abc import Callable, Collection, Iterable
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, TestbedSpec, XdplabError
+from xdplab.model.inventory import PortRole
 from xdplab.runner.settings import collected
 from xdplab.testbed import Port, Testbed, open_testbed
 from xdplab.testbed.state import SystemLock
 
 
-def recover(spec: TestbedSpec) -> list[str]:
+def recover(spec: TestbedSpec, *, force: bool = False, forget: Collection[PortRole] = ()) -> list[str]:
     """After kill -9: remove the testbed's leftovers and put settings back; returns what was done.
 
+    `force`: also on ports that somebody needs by now, and what somebody has set since. `forget`: ports that are gone.
+
     Raises:
-        InputError: a live run holds the testbed or settings of the machine, or a host of it cannot be reached.
+        InputError: a live run holds the testbed or settings of the machine, a host of it cannot be reached or is
+            another machine, or somebody needs a port by now.
         XdplabError: something cannot be put back; what is left to do stays in the state file.
     """
     with interruptible(), deferred():  # what is half put back is worse than a late Ctrl-C
-        return recover_testbed(open_testbed(spec))
+        return recover_testbed(open_testbed(spec), force=force, forget=forget)
 
 
-def recover_testbed(testbed: Testbed) -> list[str]:
+def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection[PortRole] = ()) -> list[str]:
     """The same of a testbed that is not up."""
     testbed.lock.acquire()
     try:
+        if forget:
+            testbed.lock.forget_ports({role: testbed.spec.ports[role].title for role in forget})
         # first what runs there: it may hold what is put back (hugepages)
-        return testbed.clear_away() + _put_back(testbed)
+        return testbed.clear_away(force=force) + _put_back(testbed, force=force)
     finally:
         testbed.down()
 
 
-def _put_back(testbed: Testbed) -> list[str]:
+def _put_back(testbed: Testbed, *, force: bool) -> list[str]:
     """Settings of the state file, even if one of them fails, which then stays there: a point's, then the run's own."""
     done: list[str] = []
     reasons: list[str] = []
+    if not force:
+        _leave_what_was_changed_since(testbed, done)
     _of_point(testbed, done, reasons)
     _of_run(testbed, done, reasons)
     if reasons:
@@ -47,6 +56,37 @@ def _put_back(testbed: Testbed) -> list[str]:
             f"back by hand what this file names, and remove it"
         )
     return done
+
+
+def _leave_what_was_changed_since(testbed: Testbed, done: list[str]) -> None:
+    """Settings that are neither what the run found nor what it set are somebody else's: forgotten and reported."""
+    lock, state = testbed.lock, testbed.lock.state()
+    if lock.rebooted(testbed.system):
+        return
+    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
+    of_point = _changed_since(_context(testbed.system, ports), state.get("settings", {}), state.get("settings_set", {}))
+    left = {name: saved for name, saved in state.get("settings", {}).items() if name not in of_point}
+    own = {}
+    for role, saved in state.get("own_settings", {}).items():
+        port = testbed.ports[role]
+        theirs = _changed_since(_context(port.host, (port,)), saved, state.get("own_settings_set", {}).get(role, {}))
+        own[role] = {name: was for name, was in saved.items() if name not in theirs}
+        of_point |= theirs
+    done += of_point.values()
+    if of_point:
+        lock.remember(settings=left, own_settings={role: saved for role, saved in own.items() if saved})
+
+
+def _changed_since(context: KnobContext, found: dict[str, Any], was_set: dict[str, Any]) -> dict[str, str]:
+    """Knob -> what to say of its value."""
+    changed = {}
+    for name in found.keys() & was_set.keys():
+        with suppress(XdplabError):  # what cannot be read cannot be put back either, and that says why
+            now = json.loads(json.dumps(make_knob(name).read(context)))
+            if now not in (found[name], was_set[name]):
+                of_the_run = f"neither what the run found ({found[name]}) nor what it set ({was_set[name]})"
+                changed[name] = f"{context.host.name}: {name} is {now}, which is {of_the_run}: left alone"
+    return changed
 
 
 def _of_point(testbed: Testbed, done: list[str], reasons: list[str]) -> None:

@@ -17,6 +17,7 @@ from xdplab.runner.ports import dut_of, ports_of
 from xdplab.runner.settings import Settings
 from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import Port, Testbed
+from xdplab.testbed.needs import who_has
 
 
 def refusals(plan: Plan, testbed: Testbed, testers: TesterPool) -> dict[str, str]:
@@ -80,7 +81,9 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
         return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
     if dut.pipeline.pods > len(dut.pods) and not forwarder.simulated:
         return f"pipeline {dut.pipeline}: containers are namespaces of this machine, which the embedded testbed builds"
-    return forwarder.unsupported(dut) or method.unsupported(point, dut, client)
+    lasting = any(port.lasting for port in dut.ports)
+    theirs = who_has(dut.host, forwarder.name, forwarder.own_links) if lasting else None
+    return theirs or forwarder.unsupported(dut) or method.unsupported(point, dut, client)
 
 
 def _no_tester(point: Point, testers: TesterPool, asked: dict[tuple[Any, ...], str | None]) -> str | None:

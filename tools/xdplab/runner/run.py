@@ -49,6 +49,7 @@ from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
 from xdplab.runner.turns import has_system_setting, in_groups, why_alone
 from xdplab.testbed import Testbed, TestbedLock
+from xdplab.testbed.needs import refuse_if_needed
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
@@ -245,12 +246,8 @@ class StudyRun:
     def _look_around(self) -> tuple[dict[str, str], Environment]:
         """Versions, and the environment; points that cannot be measured are left out."""
         for port in self._testbed.ports.values():
-            attached = port.host.xdp(port.ifname) if port.in_kernel else None
-            if attached:
-                raise InputError(
-                    f"{port.host.name}: port {port.ifname} already carries XDP program {attached.prog_name!r} "
-                    f"({attached.mode}); detach it with `ip link set dev {port.ifname} xdp off`"
-                )
+            if port.in_kernel:
+                refuse_if_needed(port.host, port.ifname)
         versions = self._testers.versions()
         environment = capture_environment(self._testbed, versions, self._plan, self._low_latency.found)
         reasons = refusals(self._plan, self._testbed, self._testers)

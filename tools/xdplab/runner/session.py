@@ -15,7 +15,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
 from xdplab.hosts.freezer import Freezer
-from xdplab.hosts.kernel import detach_xdp, link_names, wait_for_queues
+from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
 from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true
 from xdplab.knobs import KnobContext
@@ -529,7 +529,7 @@ class PointSession:
         for name in sorted(link_names(host) - self._links_before):
             ours = not lasting or name in self._forwarder.own_links
             if ours and name in link_names(host):  # with one end of a pair goes the other
-                host.run(["ip", "link", "delete", "dev", name])
+                remove_link(host, name, {*self._forwarder.own_links, *(port.ifname for port in self._dut.ports)})
         if lasting:
             self._testbed.lock.remember(links=[])
 

@@ -31,6 +31,8 @@ class Settings:
         self._lock = lock
         self._wanted = _ordered({make_knob(name): value for name, value in wanted.items() if value != UNSET})
         self._saved: list[tuple[Knob, Any]] = []
+        #: Knob -> what it shows since it was set: what is otherwise after a killed run, somebody else has set.
+        self._set_to: dict[str, Any] = {}
         layout = context.layout
         for knob, value in self._wanted:
             layout = knob.layout(KnobContext(context.host, context.ports, layout, context.cpus), value)
@@ -69,6 +71,8 @@ class Settings:
             knob.verify(self._before, knob.check(value))
         for knob, value in self._wanted[:-1]:
             knob.verify(self._before, knob.check(value))
+        self._set_to = self.read_back()
+        self._remember()
 
     def keep_of_driver(self) -> None:
         """Remember what the ports lose with the kernel's driver, so that `restore` sets it again.
@@ -136,7 +140,8 @@ class Settings:
         there_after = any(port.lasting for port in self._before.ports)
         lasting = {knob.name: saved for knob, saved in self._saved if knob.scope == "system" or there_after}
         roles = [port.role for port in self._before.ports if lasting and port.lasting]
-        self._lock.remember(settings=lasting, **({"settings_ports": roles} if there_after else {}))
+        set_to = {name: value for name, value in self._set_to.items() if name in lasting}
+        self._lock.remember(settings=lasting, settings_set=set_to, **({"settings_ports": roles} if there_after else {}))
 
 
 @contextmanager

@@ -178,10 +178,13 @@ class Testbed(Protocol):
             HostLost: one is not reached again, or is not as before.
         """
 
-    def clear_away(self) -> list[str]:
+    def clear_away(self, *, force: bool = False) -> list[str]:
         """Holding the lock, instead of `up`: end and remove what a killed run left; returns what was done.
 
-        Settings of knobs can be put back after it, until `down`.
+        Settings of knobs can be put back after it, until `down`. `force`: also of a port that somebody needs by now.
+
+        Raises:
+            InputError: somebody needs a port by now, which is left alone.
         """
 
     def notes(self) -> list[str]:

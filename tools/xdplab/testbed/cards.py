@@ -19,6 +19,7 @@ from xdplab.model import Unsupported, XdplabError
 from xdplab.model.inventory import PortRole
 from xdplab.testbed import port_settings
 from xdplab.testbed.base import Port
+from xdplab.testbed.needs import refuse_if_needed
 from xdplab.testbed.state import TestbedLock
 
 #: The kernel's driver that gives a device to a program.
@@ -63,8 +64,6 @@ def _why_not(host: Host, ifname: str, address: str | None, ours: set[str | None]
     others = [each for each in host.names(f"{device}/net") if each != ifname]
     if others:
         return f"{ifname}: {', '.join(others)} would go with it, which has the same device {address}"
-    if host.exists(f"{device}/sriov_numvfs") and host.read(f"{device}/sriov_numvfs") != "0":
-        return f"{ifname}: its virtual functions would go; `echo 0 > {device}/sriov_numvfs` removes them"
     if not host.exists(f"{_BUS}/drivers/{VFIO}"):
         there = host.run(["modprobe", "--dry-run", VFIO], check=False).returncode == 0
         how = f"`modprobe {VFIO}` loads it" if there else "and none is installed for this kernel"
@@ -97,11 +96,10 @@ def take(lock: TestbedLock, ports: Sequence[Port]) -> tuple[Port, ...]:
 
     Raises:
         Unsupported: vfio-pci does not take one.
-        InputError: one has got an address, or belongs to a bridge or bond.
+        InputError: somebody has begun to need one.
     """
     for port in ports:
-        link = port_settings.read_link(port.host, port.ifname)
-        port_settings.refuse_if_needed(port.host, port.ifname, link)
+        refuse_if_needed(port.host, port.ifname)
     taken = {port.role: _saved(port) for port in ports}
     lock.remember(cards=taken)
     for port in ports:

@@ -18,8 +18,8 @@ import time
 from pathlib import Path as FilePath
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
-from xdplab.hosts.agent.cpus import HeldCpus
-from xdplab.hosts.base import cpu_in_use
+from xdplab.hosts.agent.cpus import CPU, Held
+from xdplab.hosts.base import in_use
 from xdplab.hosts.freezer import Freezer, processes_of, remove
 from xdplab.hosts.kernel import offloads_off
 from xdplab.model import InputError, TestbedSpec, XdplabError
@@ -45,7 +45,7 @@ class EmbeddedTestbed(OneMachine):
         self.spec = spec
         self.layout = default_layout(spec)
         self.lock = TestbedLock(spec.name)
-        self._held = HeldCpus()
+        self._held: Held[int] = Held(CPU)
         self._one_tester_host = one_tester_host
         self._tag = secrets.token_hex(2)
         self._beside: list[EmbeddedTestbed] = []
@@ -104,7 +104,7 @@ class EmbeddedTestbed(OneMachine):
         """CPUs of the testbed file, or all."""
         return usable_cpus(self.spec)
 
-    def clear_away(self) -> list[str]:
+    def clear_away(self, *, force: bool = False) -> list[str]:
         """Processes and namespaces of the state file."""
         return [f"namespace {netns} removed" for netns in _remove(self.lock)]
 
@@ -156,7 +156,7 @@ class EmbeddedTestbed(OneMachine):
         except OSError as exc:
             raise InputError(f"testbed {self.spec.name}: {exc.filename}: {exc.strerror}; is /sys mounted?") from None
         if taken is not None:
-            raise InputError(cpu_in_use(f"testbed {self.spec.name}", *taken))
+            raise InputError(in_use(f"testbed {self.spec.name}: CPU {taken[0]}", "cpus", taken[1]))
 
     def _add_netns(self, netns: str) -> None:
         """Make it, remembering it first: but one that is there already is somebody else's, and stays."""

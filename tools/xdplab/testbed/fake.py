@@ -29,7 +29,7 @@ class FakeTestbed(OneMachine):
         """The only place."""
         return self
 
-    def clear_away(self) -> list[str]:
+    def clear_away(self, *, force: bool = False) -> list[str]:
         """Nothing."""
         return []
 

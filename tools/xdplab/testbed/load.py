@@ -65,7 +65,9 @@ def read_testbed(name_or_path: str, folder: Path) -> TestbedSpec:
             raise InputError(
                 f"testbed {name_or_path!r}: no such file {path}{meant(name_or_path, known)} (there are: {there})"
             )
-    return validated(TestbedSpec, load_yaml(path), str(path))
+    spec = validated(TestbedSpec, load_yaml(path), str(path))
+    spec._file = str(path.resolve())
+    return spec
 
 
 def open_testbed(spec: TestbedSpec, *, one_tester_host: bool = False, pods: int = 0) -> Testbed:

@@ -2,19 +2,20 @@
 """What a run changes on interfaces that were there before it, and how each comes to be as it was.
 
 A port is up and promiscuous, without offloads that merge or split frames, and silent (no IPv6 of the kernel's own).
-Interfaces that carry an address, or belong to a bridge or bond, are refused: somebody needs them.
 """
 
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import is_veth
+from xdplab.hosts.kernel import driver_facts, is_veth
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, XdplabError
 from xdplab.testbed.base import Port
+from xdplab.testbed.needs import BENCHMARK
 
 _OFFLOADS_OFF = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
                  "generic-segmentation-offload", "generic-receive-offload", "large-receive-offload",
@@ -39,24 +40,6 @@ def read_link(host: Host, ifname: str) -> dict[str, Any]:
     return link
 
 
-def in_use(ifname: str, link: dict[str, Any]) -> tuple[str, str] | None:
-    """Why somebody seems to need an interface, and the command that frees it; None: it is free."""
-    for each in link.get("addr_info", ()):
-        if each["scope"] != "link":
-            return f"has address {each['local']}/{each['prefixlen']}", f"ip address flush dev {ifname}"
-    return (f"belongs to {link['master']}", f"ip link set {ifname} nomaster") if link.get("master") else None
-
-
-def refuse_if_needed(host: Host, ifname: str, link: dict[str, Any]) -> None:
-    """An interface that somebody needs is not taken.
-
-    Raises:
-        InputError: it has an address, or a master, and whose.
-    """
-    if used := in_use(ifname, link):
-        raise InputError(f"{host.name}: {ifname} {used[0]}: it is in use; `{used[1]}` frees it if it is not")
-
-
 def features(host: Host, ifname: str) -> dict[str, str]:
     """Offloads that can be changed -> `on` or `off`."""
     shown = host.run(["ethtool", "-k", ifname]).stdout
@@ -68,6 +51,7 @@ def snapshot(host: Host, ifname: str) -> dict[str, Any]:
     link = read_link(host, ifname)
     return {
         "mac": link["address"],
+        "bus": driver_facts(host, ifname).get("bus-info", ""),
         "mtu": link["mtu"],
         "up": _UP in link["flags"],
         "promisc": link.get("promiscuity", 0) > 0 and _PROMISC in link["flags"],
@@ -94,12 +78,29 @@ def refuse_other_card(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     Raises:
         XdplabError: it is another one.
     """
-    found = read_link(host, ifname)["address"]
-    if found != saved["mac"]:
-        raise XdplabError(
-            f"{host.name}: {ifname} has MAC {found}, but what is to be put back is of {saved['mac']}: "
-            f"give that card its name again, or reboot the host, which resets it"
-        )
+    found = {"mac": ("MAC", read_link(host, ifname)["address"])}
+    if saved.get("bus"):
+        found["bus"] = ("bus address", driver_facts(host, ifname).get("bus-info", ""))
+    for key, (what, now) in found.items():
+        if now != saved[key]:
+            raise XdplabError(
+                f"{host.name}: {ifname} has {what} {now}, but what is to be put back is of {saved[key]}: "
+                f"give that card its name again, reboot the host, which resets it, or `xdplab restore --forget ROLE`"
+            )
+
+
+def changed_since(host: Host, ifname: str, saved: dict[str, Any], ours: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What somebody has set since a run: neither what that found nor one of `ours`; with its value.
+
+    Not offloads: one that is neither on nor off is none.
+    """
+    now = snapshot(host, ifname)
+    of_a_run = [saved, *ours]
+    return {
+        key: now[key]
+        for key in ("mtu", "up", "promisc", "disable_ipv6")
+        if now[key] not in [each[key] for each in of_a_run if key in each]
+    }
 
 
 def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
@@ -111,8 +112,7 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     refuse_other_card(host, ifname, saved)
     if saved["disable_ipv6"] is not None:
         host.write(_ipv6(ifname), saved["disable_ipv6"])
-    # it had none but those that a link gives itself, or it would have been refused
-    host.run(["ip", "address", "flush", "dev", ifname, "scope", "global"])
+    host.run(["ip", "address", "flush", "dev", ifname, "to", str(BENCHMARK)])
     state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
     host.run(["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])])
     host.run(["ip", "link", "set", "dev", ifname, *state])

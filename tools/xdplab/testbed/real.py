@@ -8,17 +8,19 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 """
 
 import secrets
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
-from xdplab.hosts.kernel import detach_xdp, has_carrier
+from xdplab.hosts.kernel import detach_xdp, has_carrier, remove_link
 from xdplab.hosts.waiting import comes_true, run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
 from xdplab.model.inventory import PortRole
 from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
+from xdplab.testbed.needs import Ours, refuse_if_needed
 from xdplab.testbed.state import TestbedLock, lasting_dir
 
 #: Ports that frames are redirected to, and which therefore need NAPI on veth.
@@ -37,7 +39,7 @@ class HostsTestbed:
 
     def __init__(self, spec: TestbedSpec) -> None:
         self.spec = spec
-        self.lock = TestbedLock(spec.name)
+        self.lock = TestbedLock(spec.name, spec.file)
         controller = f"{controller_id()}/{spec.name}"  # the lock of that name says that there is no other one
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
@@ -132,7 +134,7 @@ class HostsTestbed:
                 if not port.in_kernel:
                     continue
                 link = port_settings.read_link(port.host, port.ifname)
-                port_settings.refuse_if_needed(port.host, port.ifname, link)
+                refuse_if_needed(port.host, port.ifname)
                 refuse_wrong(port, given, link, self.spec.queues)
         except BaseException:
             self.down()
@@ -148,6 +150,8 @@ class HostsTestbed:
             self.lock.remember(ports=before)
             for port in there.values():
                 port_settings.prepare(port, napi=port.role in _REDIRECTED_TO)
+            ours = {role: port_settings.snapshot(port.host, port.ifname) for role, port in there.items()}
+            self.lock.remember(ports_set=ours)
             self._wait_for_links()
         except BaseException:
             self.down()
@@ -182,11 +186,9 @@ class HostsTestbed:
         except XdplabError as exc:
             failures.append(str(exc))
         saved = self.lock.state().get("ports", {})
-        for role in list(saved):
-            port = self.ports.get(role)
+        for role in [role for role in saved if role in self.ports]:  # others are left alone, and that was said
+            port = self.ports[role]
             try:
-                if port is None:
-                    raise XdplabError(f"{self.spec.name}: {role}: not connected")
                 port_settings.restore(port.host, port.ifname, saved[role])
                 del saved[role]
             except XdplabError as exc:
@@ -220,28 +222,107 @@ class HostsTestbed:
             "puts back what is still changed there"
         )
 
-    def clear_away(self) -> list[str]:
+    def clear_away(self, *, force: bool = False) -> list[str]:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
         if not self.lock.changed:
             return []
+        if gone := sorted(self.lock.roles - set(self.spec.ports)):
+            raise InputError(
+                f"{self.spec.name}: ports: {', '.join(gone)}: to be put back, and not in the file any more"
+            )
         for host in self._hosts.values():
             host.open()
+        self._refuse_other_machines()
+        # that of the first restore: the next one's sessions have seen what others did meanwhile
+        left = self.lock.state().get("left") or {host.name: host.facts["left"] for host in self._hosts.values()}
+        self.lock.remember(left=left)
         done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
         done += self._forget_reset_by_boot()
         done += cards.give_back(self.lock, self.dut)
-        self.find_ports()
-        saved = self.lock.state().get("ports", {})
-        for role in saved:  # before a knob is put back on it
-            port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
-        for port in self.ports.values():
-            if port.in_kernel and detach_xdp(port.host, port.ifname):
-                done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
-        for name in self.lock.state().get("links", ()):
-            if self.dut.exists(f"/sys/class/net/{name}"):
-                self.dut.run(["ip", "link", "delete", "dev", name])
+        failures: list[XdplabError] = []
+        for role in sorted(self.lock.roles):
+            try:
+                done += self._take_back(role, force=force)
+            except XdplabError as exc:
+                self.ports.pop(role, None)
+                failures.append(exc)
+        done += self._remove_links()
+        if failures:
+            kind = InputError if all(isinstance(each, InputError) for each in failures) else XdplabError
+            raise kind("; ".join(map(str, failures)))
+        done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
+        return done
+
+    def _refuse_other_machines(self) -> None:
+        """Another machine than the run's may have the address of a host by now."""
+        for host in self._hosts.values():
+            now, roles = host.identity, sorted(role for role in self.lock.roles if self._host_of[role] is host)
+            for what, was in self.lock.state().get("hosts", {}).get(host.name, {}).items():
+                if roles and "" not in (was, now[what]) and was != now[what]:
+                    forget = " ".join(f"--forget {role}" for role in roles)
+                    raise InputError(
+                        f"{host.name}: another machine answers: its {what} is {now[what]}, that of the run had {was}; "
+                        f"put back that one, or `xdplab restore {forget}`"
+                    )
+
+    def _take_back(self, role: PortRole, *, force: bool) -> list[str]:
+        """Find a port of the state file, and take its XDP program off.
+
+        Raises:
+            InputError: it is gone, or somebody has begun to need it.
+            XdplabError: it is another card.
+        """
+        try:
+            self.find_ports({role})
+        except InputError as exc:
+            raise InputError(f"{exc}; `xdplab restore --forget {role}` if its card is gone") from None
+        port, state, done = self.ports[role], self.lock.state(), []
+        if not port.in_kernel:
+            return []
+        if role in state.get("ports", {}):  # before a knob is put back on it
+            port_settings.refuse_other_card(port.host, port.ifname, state["ports"][role])
+        left = state["left"].get(port.host.name, {}).get(port.ifname, [0, 0, 0])
+        try:
+            refuse_if_needed(port.host, port.ifname, Ours(state.get("links", ()), left[2]))
+        except InputError as exc:
+            if not force:
+                raise InputError(f"{exc}; `xdplab restore --force` puts back what the run found all the same") from None
+            done.append(f"--force: {exc}: put back all the same")
+        if detach_xdp(port.host, port.ifname):
+            done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
+        return done + self._changed_since(port, left[1], force=force)
+
+    def _changed_since(self, port: Port, mtu_left: int, *, force: bool) -> list[str]:
+        """What is neither what the run found nor what it set, or had at its end, is somebody else's, and stays."""
+        state = self.lock.state()
+        found, was_set = (state.get(key, {}).get(port.role) for key in ("ports", "ports_set"))
+        if found is None or was_set is None:
+            return []
+        theirs = port_settings.changed_since(port.host, port.ifname, found, [was_set, {"mtu": mtu_left}])
+        if not force:
+            self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs}})
+        return [
+            f"{port.host.name}: {port.ifname}: {key} is {value}, which is neither what the run found ({found[key]}) "
+            f"nor what it set ({was_set[key]}): {'put back all the same' if force else 'left alone'}"
+            for key, value in theirs.items()
+        ]
+
+    def _remove_links(self) -> list[str]:
+        """Those that a killed forwarder made: of its names, and there when its session ended."""
+        done, state = [], self.lock.state()
+        links = state.get("links", ())
+        ours = {*links, *(port.ifname for port in self.ports.values())}
+        for name in links:
+            if not self.dut.exists(f"/sys/class/net/{name}"):
+                continue
+            was, now = state["left"].get(self.dut.name, {}).get(name), self.dut.read(f"/sys/class/net/{name}/ifindex")
+            # an agent that was killed has seen nothing at its end
+            if str(was[0]) == now if was else name.startswith("xdplab"):
+                remove_link(self.dut, name, ours)
                 done.append(f"{self.dut.name}: link {name} removed")
+            else:
+                done.append(f"{self.dut.name}: link {name} was not there when the run ended: left alone")
         self.lock.remember(links=[])
-        done += [f"{self.ports[role].host.name}: {self.ports[role].ifname} as before" for role in saved]
         return done
 
     def _forget_reset_by_boot(self) -> list[str]:
@@ -291,13 +372,15 @@ class HostsTestbed:
             host.hold_cpus(sorted(cpus))
             there |= cpus
 
-    def find_ports(self) -> None:
-        """Look at the interfaces of the file; the hosts are connected.
+    def find_ports(self, roles: Collection[PortRole] | None = None) -> None:
+        """Look at the interfaces of the file, or at those of `roles`, and hold them; the hosts are connected.
 
         Raises:
-            InputError: one is not there.
+            InputError: one is not there, or another testbed measures with it.
         """
         for role, given in self.spec.ports.items():
+            if roles is not None and role not in roles:
+                continue
             host = self._host_of[role]
             if given.ifname is None:
                 known = self.ports[role].mac if role in self.ports else given.mac or ""
@@ -306,6 +389,9 @@ class HostsTestbed:
             link = port_settings.read_link(host, given.ifname)
             mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
             self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
+        for host in self._hosts.values():
+            mine = [port.ifname for port in self.ports.values() if port.host is host and port.trex is None]
+            host.hold_ports(mine)
 
     def _netns(self, role: PortRole) -> str | None:
         """How the tester's host opens the namespace of a port's host; None: its own, or on another machine."""

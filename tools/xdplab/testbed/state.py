@@ -4,7 +4,9 @@
 import fcntl
 import json
 import os
+import stat
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,11 +25,20 @@ _UNKNOWN_S = 1.0
 class _State(BaseModel):
     """What a state file may hold; what it holds next to that is kept."""
 
+    #: The testbed file, and what tells each host from another: what is remembered is of these alone.
+    file: str = ""
+    hosts: dict[str, dict[str, str]] = {}
     boots: dict[str, str] = {}
     netns: list[str] = []
     cgroups: list[str] = []
     links: list[str] = []
     ports: dict[PortRole, dict[str, Any]] = {}
+    #: What a run set, next to what it had found.
+    ports_set: dict[PortRole, dict[str, Any]] = {}
+    settings_set: dict[str, Any] = {}
+    own_settings_set: dict[PortRole, dict[str, Any]] = {}
+    #: Of each host what its agent saw of interfaces when the run's last session ended.
+    left: dict[str, dict[str, list[int]]] = {}
     cards: dict[PortRole, dict[str, Any]] = {}
     settings: dict[str, Any] = {}
     settings_ports: list[PortRole] = []
@@ -48,13 +59,19 @@ def _private(default: str) -> Path:
     """That folder, or the one that `XDPLAB_STATE` names, made if it is missing.
 
     Raises:
-        InputError: it cannot be made.
+        InputError: it cannot be made, or others could have put there what is in it.
     """
     path = folder_of("XDPLAB_STATE", Path(default))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = path.lstat()
     except OSError as exc:
         raise InputError(f"{path}: {exc.strerror}; run as root, or set XDPLAB_STATE") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise InputError(
+            f"{path}: a link, of another user, or writable for others: what is put back must not come from them; "
+            f"`rm`, `chown` or `chmod go-w` it, or set XDPLAB_STATE to a folder of user {os.geteuid()}"
+        )
     return path
 
 
@@ -71,8 +88,10 @@ class TestbedLock:
 
     __test__ = False
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, file: str = "") -> None:
+        """`file`: of the testbed; empty: what is remembered is of this machine, whichever file names it."""
         self.name = name
+        self._testbed_file = file
         self._title = f"testbed {name}"
         self._file: TextIO | None = None
         self.path = lasting_dir() / f"{name}.json"
@@ -104,6 +123,19 @@ class TestbedLock:
         file.write(str(os.getpid()))
         file.flush()
         self._file = file
+        try:
+            self._refuse_other_file()
+        except XdplabError:
+            self.release()
+            raise
+
+    def _refuse_other_file(self) -> None:
+        theirs = self.state().get("file", "") if self._testbed_file and self.changed else ""
+        if theirs not in ("", self._testbed_file) and Path(theirs).exists():
+            raise InputError(
+                f"{self._title}: {theirs} has this name too, and a run left that one changed: "
+                f"`xdplab restore --testbed {theirs}`; then give one of both another `name`"
+            )
 
     def release(self) -> None:
         """Give the lock back; the empty lock file stays, so that no two holders ever see different files."""
@@ -174,13 +206,44 @@ class TestbedLock:
             raise
 
     def remember_boots(self, *hosts: Host) -> None:
-        """Which boot of each host what is remembered belongs to."""
-        self.remember(boots={host.name: host.read(_BOOT_ID) for host in hosts})
+        """Which file, machines and boots what is remembered belongs to."""
+        self.remember(
+            file=self._testbed_file,
+            hosts={host.name: host.identity for host in hosts},
+            boots={host.name: host.read(_BOOT_ID) for host in hosts},
+            left={},
+        )
 
     def rebooted(self, host: Host) -> bool:
         """Whether the host was rebooted since: what was changed on it is then as after its boot."""
         boot = self.state().get("boots", {}).get(host.name)
         return boot is not None and host.read(_BOOT_ID) != boot
+
+    @property
+    def roles(self) -> set[PortRole]:
+        """Ports on which something is to be put back."""
+        state = self.state()
+        return {*state.get("settings_ports", ())}.union(
+            *(state.get(key, {}) for key in ("ports", "cards", "own_settings"))
+        )
+
+    def forget_ports(self, ports: Mapping[PortRole, str]) -> None:
+        """Of ports that are gone, role -> interface, nothing is put back; nor of the forwarder's host without them.
+
+        Raises:
+            InputError: nothing is remembered of one.
+        """
+        if unknown := sorted({*ports} - self.roles):
+            raise InputError(f"{self._title}: nothing is to be put back on {', '.join(unknown)}")
+        state = self.state()
+        for key in ("ports", "cards", "own_settings"):
+            state[key] = {role: saved for role, saved in state.get(key, {}).items() if role not in ports}
+        state["settings_ports"] = [role for role in state.get("settings_ports", ()) if role not in ports]
+        kept = {name: _without(saved, ports.values()) for name, saved in state.get("settings", {}).items()}
+        state["settings"] = {name: saved for name, saved in kept.items() if saved != {}}
+        if {"b0", "b1"} & {*ports} and not {"b0", "b1"} & {*state["ports"]}:
+            state |= {"links": [], "settings": {}}
+        self.remember(**state)
 
     def forget(self) -> None:
         """Everything has been removed and put back."""
@@ -193,6 +256,13 @@ class SystemLock(TestbedLock):
     def __init__(self, machine: Host) -> None:
         super().__init__(f"system_{machine.read(_BOOT_ID)}")  # no testbed can be called so
         self._title = f"settings of {machine.name}"
+
+
+def _without(saved: Any, ifnames: Collection[str]) -> Any:
+    """What a knob has saved, but for these interfaces."""
+    if not isinstance(saved, dict):
+        return saved
+    return {ifname: value for ifname, value in saved.items() if ifname not in ifnames}
 
 
 def _locked(file: TextIO) -> bool:

@@ -43,7 +43,9 @@ def init(
     trex: Annotated[
         str | None, typer.Option(help="TRex's folder on the tester, whose cards it gets", metavar="FOLDER")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="offered interfaces may have addresses")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="send marked frames also from offered interfaces that are needed")
+    ] = False,
 ) -> None:
     """Look at two or three hosts, find cards, cables and CPUs, and write a testbed file with comments.
 

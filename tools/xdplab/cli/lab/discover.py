@@ -62,6 +62,9 @@ def discover(
             stack.callback(hosts[part].close)
         chosen = {part: _chosen(part, host, lab, ask, force=force) for part, host in hosts.items()}
         for part, there in chosen.items():
+            hosts[part].hold_ports([card.ifname for card in there])
+            for card in filter(lambda card: card.needed, there):
+                note(f"--force: {part}: {card.ifname} {card.needed}: marked frames leave from it all the same")
             note(f"{part} ({lab.hosts[part].address}): {', '.join(card.text for card in there)}")
         ends = {End(part, card.ifname): card for part, there in chosen.items() for card in there}
         with _up(hosts, ends):

@@ -9,7 +9,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver_facts, text_of
 from xdplab.model import InputError
 from xdplab.model.errors import meant
-from xdplab.testbed.port_settings import in_use
+from xdplab.testbed.needs import needed, who_needs
 
 
 class Card(NamedTuple):
@@ -39,9 +39,8 @@ class Card(NamedTuple):
 def cards(host: Host) -> dict[str, Card]:
     """Network cards and veth by name; other interfaces that are made of software are left out."""
     links = json.loads(host.run(["ip", "-json", "-details", "address", "show"]).stdout)
-    routed = _with_default_route(host)
     return {
-        link["ifname"]: _card(host, link, routed)
+        link["ifname"]: _card(host, link)
         for link in links
         if link and link.get("link_type") == "ether" and link.get("linkinfo", {}).get("info_kind") in (None, "veth")
     }
@@ -76,7 +75,7 @@ def _listed(there: dict[str, Card]) -> str:
     return ", ".join(card.text for card in there.values())
 
 
-def _card(host: Host, link: dict[str, Any], routed: set[str]) -> Card:
+def _card(host: Host, link: dict[str, Any]) -> Card:
     ifname = link["ifname"]
     about = driver_facts(host, ifname)
     node = text_of(host, f"/sys/class/net/{ifname}/device/numa_node")
@@ -90,7 +89,7 @@ def _card(host: Host, link: dict[str, Any], routed: set[str]) -> Card:
         node=int(node) if node.isdecimal() else None,
         speed_mbps=speed_of(host, ifname),
         up="UP" in link["flags"],
-        needed=_needed(link, routed),
+        needed=needed(who_needs(host, ifname)),
     )
 
 
@@ -98,19 +97,3 @@ def speed_of(host: Host, ifname: str) -> int | None:
     """Of the link as it is now, in Mbit/s."""
     output = text_of(host, f"/sys/class/net/{ifname}/speed")
     return int(output) if output.isdecimal() and int(output) else None
-
-
-def _needed(link: dict[str, Any], routed: set[str]) -> str:
-    if link["ifname"] in routed:
-        return "carries the default route"
-    used = in_use(link["ifname"], link)
-    return used[0] if used else ""
-
-
-def _with_default_route(host: Host) -> set[str]:
-    found: set[str] = set()
-    for family in ("-4", "-6"):
-        output = host.run(["ip", "-json", family, "route", "show", "default"], check=False).stdout.strip()
-        for route in json.loads(output or "[]"):
-            found |= {hop["dev"] for hop in (route, *route.get("nexthops", ())) if "dev" in hop}
-    return found

@@ -36,15 +36,23 @@ from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
 from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, ON_LINKS, Topology, topology_of
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import FIX_TUN, link_mtu, link_names, why_no_tap, why_no_zero_copy
+from xdplab.hosts.kernel import (
+    DATAPATH,
+    FIX_TUN,
+    link_mtu,
+    link_names,
+    remove_link,
+    why_no_tap,
+    why_no_zero_copy,
+)
 from xdplab.model import CpuLayout, Model, Unsupported
 from xdplab.model.pipeline import KINDS
 
 #: Lines that the daemon may have logged until frames come through.
 _START_LINES = 5000
 VSWITCHD = "/usr/lib/openvswitch-switch/ovs-vswitchd"
-#: Of the kernel's datapath: what shows that it is there, and its link.
-_MODULE, _DATAPATH = "/sys/module/openvswitch", "ovs-system"
+#: What shows that the kernel's datapath is there.
+_MODULE = "/sys/module/openvswitch"
 
 OvsOptionsT = TypeVar("OvsOptionsT", bound=OvsOptions)
 
@@ -356,6 +364,7 @@ class OvsKernel(OvsForwarder[OvsOptions]):
     plain: ClassVar[str] = "OVS in the kernel"
     options_model: ClassVar[type[Model]] = OvsOptions
     datapath: ClassVar[Datapath] = "system"
+    own_links: ClassVar[tuple[str, ...]] = (DATAPATH, BRIDGE, *SPARE_LINKS, *LINKS)
     #: A tunnel of this datapath is routed by the host, outside the bridge, and an internal port is no tap device.
     pipelines: ClassVar[tuple[str, ...]] = tuple(
         kind for kind in KINDS if kind not in ("vxlan", "taps", "vhost-user", "vxlan-link", "geneve-link")
@@ -374,11 +383,11 @@ class OvsKernel(OvsForwarder[OvsOptions]):
         return super().unsupported(dut)
 
     def stop(self) -> None:
-        """A daemon that was killed leaves the datapath, with its ports; nothing but its own command removes it."""
-        host = self._instance.host if self._instance else None
+        """A daemon that was killed leaves the datapath, with its ports."""
+        dut = self._instance.dut if self._instance else None
         super().stop()
-        if host is not None and _DATAPATH in link_names(host):
-            host.run(["ovs-dpctl", "del-dp", _DATAPATH])
+        if dut is not None and DATAPATH in link_names(dut.host):
+            remove_link(dut.host, DATAPATH, {*self.own_links, *(port.ifname for port in dut.ports)})
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """A port of the kernel's datapath."""

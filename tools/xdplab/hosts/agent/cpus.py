@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock on each CPU that a testbed measures on, which every xdplab of the machine sees, whatever its folders are.
+"""A lock on each CPU and interface of a testbed, which every xdplab of the machine sees, whatever its folders are.
 
-It is an flock(2) on the CPU's folder in /sys: nothing has to be made or removed, and the kernel gives it back when its
+It is an flock(2) on its folder in /sys: nothing has to be made or removed, and the kernel gives it back when its
 holder ends. A network namespace with an sshd of its own has a /sys of its own too, and counts as a machine.
 """
 
@@ -10,40 +10,47 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+Name = TypeVar("Name", int, str)
+CPU, INTERFACE = "/sys/devices/system/cpu/cpu{}", "/sys/class/net/{}"
 
-class HeldCpus:
-    """The CPUs that this process holds."""
 
-    def __init__(self) -> None:
-        self._held: dict[int, int] = {}
+class Held(Generic[Name]):
+    """CPUs or interfaces that this process holds; `folder` is where in /sys one of a name is."""
 
-    def hold(self, cpus: Iterable[int]) -> tuple[int, int] | None:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._held: dict[Name, int] = {}
+
+    def hold(self, names: Iterable[Name]) -> tuple[Name, int] | None:
         """Take them, all or none; else the first that somebody else holds, and that process (0: of another container).
 
         Those that this object holds already stay so.
 
         Raises:
-            OSError: there is no such CPU.
+            OSError: one is not there.
         """
-        new: dict[int, int] = {}
+        new: dict[Name, int] = {}
         try:
             # in one order everywhere: of two that compete, one gets all
-            for cpu in sorted(set(cpus) - set(self._held)):
-                new[cpu] = os.open(f"/sys/devices/system/cpu/cpu{cpu}", os.O_RDONLY | os.O_DIRECTORY)
+            for name in sorted(set(names) - set(self._held)):
+                new[name] = os.open(self._folder.format(name), os.O_RDONLY | os.O_DIRECTORY)
                 try:
-                    fcntl.flock(new[cpu], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(new[name], fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    return cpu, holder(new[cpu])
+                    return name, holder(new[name])
             self._held.update(new)
             new = {}
         finally:
             _close(new)
         return None
+
+    def __contains__(self, name: Name) -> bool:
+        return name in self._held
 
     def release(self) -> None:
         """Give all of them back; safe to call twice."""
@@ -51,7 +58,7 @@ class HeldCpus:
         self._held = {}
 
 
-def _close(fds: dict[int, int]) -> None:
+def _close(fds: dict[Name, int]) -> None:
     for fd in fds.values():
         os.close(fd)
 

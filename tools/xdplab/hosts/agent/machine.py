@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from xdplab.hosts.agent import netlink, sockets, xsk
 from xdplab.hosts.agent.cpu_time import CpuTimes, cpu_times
-from xdplab.hosts.agent.cpus import HeldCpus
+from xdplab.hosts.agent.cpus import CPU, INTERFACE, Held
 from xdplab.hosts.agent.lines import Lines
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,7 +85,10 @@ class Machine:
         self.children: dict[int, subprocess.Popen[Any]] = {}
         self._commands: dict[str, int] = {}
         self._lines: dict[int, Lines] = {}
-        self._cpus = HeldCpus()
+        self._cpus: Held[int] = Held(CPU)
+        self._ports: Held[str] = Held(INTERFACE)
+        #: Links by name -> index, before the first interface was taken.
+        self._before: dict[str, int] | None = None
         #: Held while a child is made, until it is among `children`.
         self.forking = threading.Lock()
 
@@ -278,6 +281,33 @@ class Machine:
     def take_cpus(self, cpus: Sequence[int]) -> tuple[int, int] | None:
         """Have these CPUs for one testbed; else the first that is held, and by which process."""
         return self._cpus.hold(cpus)
+
+    @operation
+    def take_ports(self, ifnames: Sequence[str]) -> tuple[str, int] | None:
+        """Have these interfaces for one testbed; else the first that is held, and by which process."""
+        with _about(f"interfaces {', '.join(ifnames)}"):
+            if self._before is None:
+                self._before = {name: link.ifindex for name, link in self.within(netlink.links).items()}
+            return self.within(self._ports.hold, ifnames)
+
+    def ports_left(self, earlier: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
+        """Index, MTU and XDP program of the interfaces that were taken, and of links that have come since.
+
+        `earlier`: the same of an earlier session; where none was taken in this one, that is all.
+        """
+        if self._before is None:
+            return earlier
+        try:
+            links = netlink.links()
+        except OSError:
+            return earlier
+        return {
+            name: (link.ifindex, link.mtu, link.xdp)
+            for name, link in links.items()
+            if name in self._ports
+            or self._before.get(name) != link.ifindex
+            or (name in earlier and earlier[name][0] == link.ifindex)
+        }
 
     @operation
     def links(self) -> dict[str, netlink.Link]:

@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 _NETLINK_ROUTE, _NETLINK_GENERIC = 0, 16
 _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_DUMP, _NLMSG_ERROR, _NLMSG_DONE = 1, 4, 0x300, 2, 3
+#: Where among attributes an answer's family header is: the kernel numbers them from 1 on.
+_HEADER = 0
 #: linux/if_link.h
 _RTM_GETLINK = 18
 _IFLA_IFNAME, _IFLA_MTU, _IFLA_STATS64, _IFLA_XDP, _IFLA_XDP_ATTACHED, _IFLA_XDP_PROG_ID = 3, 4, 23, 43, 2, 4
@@ -44,6 +46,9 @@ class Link(NamedTuple):
     mtu: int
     #: As `ip -json -s link` has them in `stats64`.
     counters: dict[str, dict[str, int]]
+    ifindex: int = 0
+    #: Id of its XDP program; 0: it has none.
+    xdp: int = 0
 
 
 class XdpAttachment(NamedTuple):
@@ -58,7 +63,12 @@ def links() -> dict[str, Link]:
     """Each link by its name."""
     found = list(_ask(_NETLINK_ROUTE, _RTM_GETLINK, bytes(16), 16, dump=True))
     return {
-        each[_IFLA_IFNAME].rstrip(b"\0").decode(): Link(_number(each[_IFLA_MTU]), _counters(each[_IFLA_STATS64]))
+        each[_IFLA_IFNAME].rstrip(b"\0").decode(): Link(
+            _number(each[_IFLA_MTU]),
+            _counters(each[_IFLA_STATS64]),
+            _number(each[_HEADER][4:8]),
+            _number(_attributes(each.get(_IFLA_XDP, b"")).get(_IFLA_XDP_PROG_ID, b"")),
+        )
         for each in found
     }
 
@@ -167,7 +177,7 @@ def _netdev_ask(
 def _ask(
     protocol: int, kind: int, body: bytes, header: int, *, dump: bool = False, acknowledged: bool = False
 ) -> Iterator[dict[int, bytes]]:
-    """Attributes of each answer, behind a family header of so many bytes.
+    """Attributes of each answer, and the family header of so many bytes before them.
 
     Raises:
         OSError: what the kernel answers with.
@@ -185,7 +195,7 @@ def _ask(
                         raise OSError(error, os.strerror(error))
                 if found in (_NLMSG_ERROR, _NLMSG_DONE):
                     return
-                yield _attributes(answer[16 + header : length])
+                yield {_HEADER: answer[16 : 16 + header], **_attributes(answer[16 + header : length])}
                 answer = answer[length + (-length % 4) :]
             if not dump:
                 return

@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import stat
@@ -40,8 +41,9 @@ def main() -> None:
     if other is not None:
         _say({"error": f"in use by {other}"})
         return
-    ended = _content(lock).get("ended", ())
-    _put(lock, {"controller": hello["controller"], "label": hello["label"]})
+    before = _content(lock)
+    left = before.get("left", {})
+    _put(lock, {"controller": hello["controller"], "label": hello["label"], "left": left})
     os.chdir("/")
     os.environ["PATH"] = _PATH
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -49,12 +51,12 @@ def main() -> None:
     try:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, _end)
-        _say({**_facts(), "ended": ended})
+        _say({**_facts(), "ended": before.get("ended", ()), "left": left})
         _serve(machine, float(hello["lease_s"]))
     finally:
         _ignore()
         machine.forking.acquire()  # for good: a request that is late starts nothing
-        _put(lock, {"ended": end_all()})
+        _put(lock, {"ended": end_all(), "left": machine.ports_left(left)})
         os._exit(0)
 
 
@@ -115,7 +117,29 @@ def _facts() -> dict[str, Any]:
         "netns": os.readlink("/proc/self/ns/net"),
         "python": sys.executable,
         "cpus": sorted(os.sched_getaffinity(0)),
+        "machine_id": _machine_id(),
+        "ssh": _ssh_connection(),
     }
+
+
+def _machine_id() -> str:
+    with contextlib.suppress(OSError), open("/etc/machine-id", encoding="ascii", errors="replace") as file:
+        return "".join(re.findall(r"\A[0-9a-f]+$", file.read(), re.MULTILINE))
+    return ""
+
+
+def _ssh_connection() -> str:
+    """`SSH_CONNECTION` of the login, which sudo hands on to nobody: of the first parent that has addresses in it."""
+    pid = os.getpid()
+    with contextlib.suppress(OSError):  # a parent is hidden, or has ended
+        while pid:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                found = re.search(rb"(?:^|\0)SSH_CONNECTION=([0-9A-Fa-f:][^\0]*)", file.read())
+            if found:
+                return found.group(1).decode("ascii", "replace")
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as text:
+                pid = int(text.read().rpartition(")")[2].split()[1])
+    return ""
 
 
 def _serve(machine: Machine, lease_s: float) -> None:

@@ -41,8 +41,8 @@ def reproduce(
 ) -> None:
     """Print what of a source document is reproduced here, by which study, and published and measured side by side.
 
-    Measured is what the newest run of each study in the results folder has. Times are those of traffic and starts, on one
-    machine and on three alike; calibration and what is repeated come on top.
+    Measured is what the newest run of each study in the results folder has. Times are those of traffic and starts, on
+    one machine and on three alike; calibration and what is repeated come on top.
 
     Example: xdplab reproduce intel-afxdp-guide
     """

@@ -51,6 +51,7 @@ class Played:
     def __init__(self, name: str, spec: Any, controller: str) -> None:
         self.name, self._machine = name, self.machines[name]
         self.facts: dict[str, Any] = {}
+        self.is_open, self.session = True, 0
 
     def open(self) -> None:
         self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3], "ended": []}
@@ -182,17 +183,24 @@ def test_what_a_run_set_on_cards_is_put_back_on_hosts_that_stayed_up(machines: d
 
 
 def test_another_card_of_the_same_name_is_not_given_what_was_saved(machines: dict[str, Machine]) -> None:
+    """Nor what a run had set on it; what it had set on the machine is put back."""
     killed_run()
+    file, of_port = "/sys/class/net/p1/napi_defer_hard_irqs", {"napi_defer_hard_irqs": {"p1": "0"}}
+    machines["dut"].files[file] = "3"
+    TestbedLock("lab").remember(settings={"hugepages_2m": 5, **of_port}, settings_ports=["b0", "b1"])
     machines["dut"].mac["p1"] = "02:00:00:00:00:99"
     for _ in range(2):
         with pytest.raises(XdplabError, match="dut: p1 has MAC 02:00:00:00:00:99, but what is to be put back is of"):
             recover(SPEC)
     assert machines["dut"].mtu == {"p0": 9000, "p1": 1500}
-    assert list(TestbedLock("lab").state()["ports"]) == ["b1"]
-    assert TestbedLock("lab").state()["settings"] == {"hugepages_2m": 5}
+    assert list(TestbedLock("lab").state()["ports"]) == ["b0", "b1"]  # after what is still set on them
+    assert TestbedLock("lab").state()["settings"] == of_port
+    assert machines["dut"].files["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "5"
+    assert machines["dut"].files[file] == "3"
     machines["dut"].mac["p1"] = "02:00:00:00:00:02"
     recover(SPEC)
     assert machines["dut"].mtu == {"p0": 9000, "p1": 9000}
+    assert machines["dut"].files[file] == "0"
 
 
 def test_settings_of_this_machine_are_not_put_back_after_its_reboot(monkeypatch: pytest.MonkeyPatch) -> None:

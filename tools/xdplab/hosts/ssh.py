@@ -89,6 +89,11 @@ class SshHost(Host):
         return self.reconnects
 
     @property
+    def is_open(self) -> bool:
+        """Connected, and not lost."""
+        return self._link.is_open
+
+    @property
     def facts(self) -> "Facts":
         """What the agent says of its host; `ended`: what an earlier session left running."""
         return self._link.facts

@@ -8,8 +8,7 @@ from typing import Any
 from xdplab.hosts import Host
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
-from xdplab.model import CpuLayout, TestbedSpec, XdplabError
-from xdplab.runner.settings import collected
+from xdplab.model import CpuLayout, Steps, TestbedSpec, XdplabError
 from xdplab.testbed import Port, Testbed, open_testbed
 from xdplab.testbed.state import SystemLock
 
@@ -28,28 +27,35 @@ def recover(spec: TestbedSpec) -> list[str]:
 def recover_testbed(testbed: Testbed) -> list[str]:
     """The same of a testbed that is not up."""
     testbed.lock.acquire()
-    try:
-        # first what runs there: it may hold what is put back (hugepages)
-        return testbed.clear_away() + _put_back(testbed)
-    finally:
+    steps, done = Steps(), list[str]()
+    # first what runs there: it may hold what is put back (hugepages)
+    with steps.step("what a run left"):
+        done += testbed.clear_away()
+    with steps.step("settings"):
+        _put_back(testbed, done)
+    with steps.step("testbed"):
         testbed.down()
-
-
-def _put_back(testbed: Testbed) -> list[str]:
-    """Settings of the state file, even if one of them fails, which then stays there: a point's, then the run's own."""
-    done: list[str] = []
-    reasons: list[str] = []
-    _of_point(testbed, done, reasons)
-    _of_run(testbed, done, reasons)
-    if reasons:
-        raise XdplabError(
-            f"{testbed.lock.path}: could not be put back: {'; '.join(reasons)}; `xdplab restore` tries again, or put "
-            f"back by hand what this file names, and remove it"
-        )
+    steps.raise_failed()
     return done
 
 
-def _of_point(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
+def _put_back(testbed: Testbed, done: list[str]) -> None:
+    """Settings of the state file, even if one of them fails, which then stays there: a point's, then the run's own."""
+    parts, steps = Steps(), Steps()
+    with parts.step("settings"):
+        _of_point(testbed, done, steps)
+    with parts.step("settings"):
+        _of_run(testbed, done, steps)
+    with parts.step("settings"):
+        if steps.failed:
+            raise XdplabError(
+                f"{testbed.lock.path}: could not be put back: {steps.reasons}; `xdplab restore` tries again, or put "
+                f"back by hand what this file names, and remove it"
+            )
+    parts.raise_failed()
+
+
+def _of_point(testbed: Testbed, done: list[str], steps: Steps) -> None:
     """What a repetition had set, on the forwarder's host."""
     state = testbed.lock.state()
     left = dict(state.get("settings", {}))
@@ -59,8 +65,11 @@ def _of_point(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
         testbed.lock.remember(settings={})
         done.append(f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it")
         return
-    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
-    knobs = _known(left, reasons)
+    roles = state.get("settings_ports", ())
+    ports = tuple(testbed.ports[role] for role in roles if role in testbed.ports)
+    knobs = _known(left, steps)
+    if len(ports) < len(roles):  # what is set on a port that is left alone stays as well
+        knobs = {name: knob for name, knob in knobs.items() if knob.scope == "system"}
 
     def put_back(name: str) -> None:
         done.append(f"{name} back to {left.pop(name)}")
@@ -71,31 +80,33 @@ def _of_point(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
             machine = SystemLock(testbed.system)
             machine.acquire()
             stack.callback(machine.release)
-        _restore(knobs, left, _context(testbed.system, ports), reasons, put_back)
+        _restore(knobs, left, _context(testbed.system, ports), steps, put_back)
 
 
-def _of_run(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
+def _of_run(testbed: Testbed, done: list[str], steps: Steps) -> None:
     """What it had set on cards for its whole length, port by port."""
     own = {role: dict(saved) for role, saved in testbed.lock.state().get("own_settings", {}).items()}
     for role, left in own.items():
-        port = testbed.ports[role]
+        port = testbed.ports.get(role)
+        if port is None:  # it is left alone
+            continue
 
         def put_back(name: str, left: dict[str, Any] = left, host: Host = port.host) -> None:
             done.append(f"{host.name}: {name} back to {left.pop(name)}")
             testbed.lock.remember(own_settings={each: saved for each, saved in own.items() if saved})
 
-        _restore(_known(left, reasons), left, _context(port.host, (port,)), reasons, put_back)
+        _restore(_known(left, steps), left, _context(port.host, (port,)), steps, put_back)
 
 
 def _context(host: Host, ports: tuple[Port, ...]) -> KnobContext:
     return KnobContext(host, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
 
 
-def _known(names: Iterable[str], reasons: list[str]) -> dict[str, Knob]:
+def _known(names: Iterable[str], steps: Steps) -> dict[str, Knob]:
     """Their knobs; one whose plug-in is not there any more is a reason."""
     knobs: dict[str, Knob] = {}
     for name in names:
-        with collected(reasons, name):
+        with steps.step(f"knob {name}"):
             knobs[name] = make_knob(name)
     return knobs
 
@@ -104,11 +115,11 @@ def _restore(
     knobs: dict[str, Knob],
     saved: dict[str, Any],
     context: KnobContext,
-    reasons: list[str],
+    steps: Steps,
     put_back: Callable[[str], None],
 ) -> None:
     """In the reverse order of how they were set; `put_back` is called of each that is as before."""
     for name, knob in reversed(knobs.items()):
-        with collected(reasons, name):
+        with steps.step(f"knob {name}"):
             knob.restore(context, saved[name])
             put_back(name)

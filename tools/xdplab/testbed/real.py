@@ -8,14 +8,16 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 """
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
 from xdplab.hosts.kernel import detach_xdp, has_carrier
+from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true, run_parallel
-from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
+from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, Steps, TestbedSpec, XdplabError
 from xdplab.model.inventory import PortRole
 from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
@@ -157,43 +159,48 @@ class HostsTestbed:
         """Put the ports back as they were, end what runs on the hosts, and hang up."""
         if not self.lock.held:
             return
-        failures = self._put_ports_back()
-        for _ in range(_RECONNECTS if failures else 0):  # perhaps because the connection was lost
-            try:
-                if not self.reconnect():
+        with deferred():
+            steps = self._put_ports_back()
+            for _ in range(_RECONNECTS if steps.failed else 0):  # perhaps because the connection was lost
+                sessions = [host.session for host in self._hosts.values()]
+                with steps.step("connections"):
+                    self.reconnect()
+                if sessions == [host.session for host in self._hosts.values()]:
                     break
-            except XdplabError as exc:
-                failures.append(str(exc))
-                break
-            failures = self._put_ports_back()
-        for host in self._hosts.values():
-            host.close()
-        if not self.lock.changed:
-            self.lock.forget()
-        self.lock.release()
-        if failures:
-            raise XdplabError(f"{'; '.join(failures)}; `xdplab restore --testbed` with this file tries again")
+                steps = self._put_ports_back()
+            for what, call in (
+                *((f"{host.name}: hanging up", host.close) for host in self._hosts.values()),
+                ("state file", self.lock.forget_unchanged),
+                ("lock", self.lock.release),
+            ):
+                with steps.step(what):
+                    call()
+            if steps.failed:
+                raise XdplabError(f"{steps.reasons}; `xdplab restore --testbed` with this file tries again")
 
-    def _put_ports_back(self) -> list[str]:
-        """Each port as it was; what keeps one from it. What is left to do stays in the state file."""
-        failures = []
-        try:
+    def _put_ports_back(self) -> Steps:
+        """Each port as it was, or what keeps it from that. What is left to do stays in the state file."""
+        steps, state = Steps(), dict[str, Any]()
+        with steps.step("cards"):
             cards.give_back(self.lock, self.dut)
-        except XdplabError as exc:
-            failures.append(str(exc))
-        saved = self.lock.state().get("ports", {})
+        with steps.step("state file"):
+            state = self.lock.state()
+        saved = state.get("ports", {})
+        # a setting that is still to be put back, such as an MTU, is so to what a run had made of the port, and the port
+        # after it
+        later = {*state.get("own_settings", ()), *(state.get("settings_ports", ()) if state.get("settings") else ())}
         for role in list(saved):
-            port = self.ports.get(role)
-            try:
+            with steps.step(f"{self.spec.name}: {role}"):
+                port = self.ports.get(role)
                 if port is None:
                     raise XdplabError(f"{self.spec.name}: {role}: not connected")
                 port_settings.restore(port.host, port.ifname, saved[role])
-                del saved[role]
-            except XdplabError as exc:
-                failures.append(str(exc))
-        if self.lock.state():
-            self.lock.remember(ports=saved)
-        return failures
+                if role not in later:
+                    del saved[role]
+        with steps.step("state file"):
+            if state:
+                self.lock.remember(ports=saved)
+        return steps
 
     def check_connections(self) -> None:
         """Ask each host something."""
@@ -203,52 +210,85 @@ class HostsTestbed:
         """Connect again where the connection was lost: with CPUs held, and with the namespaces of new sessions."""
         found: list[str] = []
         for _ in range(_RECONNECTS):
-            again = [host.name for host in self._hosts.values() if host.reconnect()]
+            steps, again = Steps(), list[str]()
+            for host in self._hosts.values():  # one that is gone does not keep the others from being put back
+                with steps.step(f"{host.name}: connecting"):
+                    again += [host.name] if host.reconnect() else []
             found += again
-            try:
-                if again:
-                    self._hold_cpus()
-                    cards.give_back(self.lock, self.dut)
-                    self.find_ports()
-                    for role in self.lock.state().get("ports", {}):  # as it was when somebody was about to change it
-                        port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
-            except LinkLost:
-                continue
-            return found
+            gone = bool(steps.failed)
+            if again:
+                self._take_up_again(steps)
+            if gone or not any(isinstance(each, LinkLost) for each in steps.failed):
+                steps.raise_failed()
+                return found
         raise HostLost(
             f"{', '.join(dict.fromkeys(found))}: the connection is lost each time; `xdplab restore` "
             "puts back what is still changed there"
         )
 
+    def _take_up_again(self, steps: Steps) -> None:
+        """After a connection was made again; ports as they were when somebody was about to change them."""
+        for what, call in (
+            ("CPUs", self._hold_cpus),
+            ("cards", partial(cards.give_back, self.lock, self.dut)),
+            ("ports", self.find_ports),
+        ):
+            with steps.step(what):
+                call()
+        for role in self.lock.state().get("ports", {}):
+            with steps.step(role):
+                port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
+
     def clear_away(self) -> list[str]:
-        """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
+        """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder.
+
+        A host that is not reached, and a port that has another card, are left alone: `ports` is without them.
+        """
         if not self.lock.changed:
             return []
+        steps, done = Steps(), list[str]()
         for host in self._hosts.values():
-            host.open()
-        done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
-        done += self._forget_reset_by_boot()
-        done += cards.give_back(self.lock, self.dut)
-        self.find_ports()
+            with steps.step(f"{host.name}: connecting"):
+                host.open()
+                done += [f"{host.name}: {name} ended" for name in host.facts["ended"]]
+        with steps.step("reboots"):
+            done += self._forget_reset_by_boot([host for host in self._hosts.values() if host.is_open])
+        with steps.step("cards"):
+            done += cards.give_back(self.lock, self.dut)
+        with steps.step("ports"):
+            self.find_ports()
         saved = self.lock.state().get("ports", {})
-        for role in saved:  # before a knob is put back on it
-            port_settings.refuse_other_card(self.ports[role].host, self.ports[role].ifname, saved[role])
-        for port in self.ports.values():
-            if port.in_kernel and detach_xdp(port.host, port.ifname):
-                done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
-        for name in self.lock.state().get("links", ()):
-            if self.dut.exists(f"/sys/class/net/{name}"):
-                self.dut.run(["ip", "link", "delete", "dev", name])
-                done.append(f"{self.dut.name}: link {name} removed")
-        self.lock.remember(links=[])
+        for role, port in list(self.ports.items()):
+            with steps.step(role):
+                if role in saved:  # before a knob is put back on it
+                    self._leave_other_card(port, saved[role])
+                if port.in_kernel and detach_xdp(port.host, port.ifname):
+                    done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
+        links = list(self.lock.state().get("links", ()))
+        for name in list(links):
+            with steps.step(f"link {name}"):
+                if self.dut.exists(f"/sys/class/net/{name}"):
+                    self.dut.run(["ip", "link", "delete", "dev", name])
+                    done.append(f"{self.dut.name}: link {name} removed")
+                links.remove(name)
+        with steps.step("state file"):
+            self.lock.remember(links=links)
+        steps.raise_failed()
         done += [f"{self.ports[role].host.name}: {self.ports[role].ifname} as before" for role in saved]
         return done
 
-    def _forget_reset_by_boot(self) -> list[str]:
+    def _leave_other_card(self, port: Port, saved: dict[str, Any]) -> None:
+        try:
+            port_settings.refuse_other_card(port.host, port.ifname, saved)
+        except BaseException:
+            del self.ports[port.role]
+            raise
+
+    def _forget_reset_by_boot(self, reached: Sequence[SshHost]) -> list[str]:
         """Ports, links and settings of a rebooted host are as after its boot, and stay so."""
         state = self.lock.state()
         ports = state.get("ports", {})
-        again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
+        again = [host for host in reached if self.lock.rebooted(host)]
         if self.dut in again:
             state.update(links=[], cards={}, settings={}, settings_ports=[])
         own = state.get("own_settings", {})
@@ -297,15 +337,19 @@ class HostsTestbed:
         Raises:
             InputError: one is not there.
         """
+        steps = Steps()
         for role, given in self.spec.ports.items():
-            host = self._host_of[role]
-            if given.ifname is None:
-                known = self.ports[role].mac if role in self.ports else given.mac or ""
-                self.ports[role] = Port(role, host, given.title, known, self.spec.mtu, lasting=True, trex=given.trex)
-                continue
-            link = port_settings.read_link(host, given.ifname)
-            mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
-            self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
+            with steps.step(role):
+                self.ports[role] = self._find_port(role, given)
+        steps.raise_failed()
+
+    def _find_port(self, role: PortRole, given: PortSpec) -> Port:
+        host, mtu = self._host_of[role], self.spec.mtu
+        if given.ifname is None:
+            known = self.ports[role].mac if role in self.ports else given.mac or ""
+            return Port(role, host, given.title, known, mtu, lasting=True, trex=given.trex)
+        mac = str(port_settings.read_link(host, given.ifname)["address"])
+        return Port(role, host, given.ifname, mac, mtu, netns=self._netns(role), lasting=True)
 
     def _netns(self, role: PortRole) -> str | None:
         """How the tester's host opens the namespace of a port's host; None: its own, or on another machine."""

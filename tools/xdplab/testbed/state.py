@@ -2,9 +2,11 @@
 """The lock and the state file of a testbed: one run at a time, and clean-up possible after kill -9."""
 
 import fcntl
+import hashlib
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -100,10 +102,10 @@ class TestbedLock:
                     f"`xdplab restore`"
                 )
             time.sleep(0.01)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
         self._file = file
+        with suppress(OSError):  # on a full disk the lock holds all the same, and nobody learns whose it is
+            os.ftruncate(file.fileno(), 0)
+            os.pwrite(file.fileno(), str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
         """Give the lock back; the empty lock file stays, so that no two holders ever see different files."""
@@ -134,17 +136,34 @@ class TestbedLock:
         raise XdplabError(f"{self.path}: {reason}; put back what it names, and remove it")
 
     def remember(self, **state: Any) -> None:
-        """Merge into the state file, atomically and before the thing itself is done; it survives a loss of power."""
+        """Merge into the state file, atomically and before the thing itself is done; it survives a loss of power.
+
+        Raises:
+            XdplabError: it cannot be written, and is as before.
+        """
         before = self.state()
         merged = {**before, **state}
         if merged == before and self.path.exists():
             return
+        try:
+            self._write(json.dumps(merged).encode())
+        except OSError as exc:
+            raise XdplabError(f"{self.path}: {exc.strerror}; `xdplab restore` puts back what it names") from None
+
+    def _write(self, data: bytes) -> None:
         partial = self.path.with_suffix(".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(merged, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
+        try:
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        except OSError:
+            size = self.path.stat().st_size if self.path.exists() else 0
+            if len(data) > size:
+                raise
+            with self.path.open("rb+") as file:  # the disk is full: what is put back goes from the file all the same
+                file.write(data.ljust(size))
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -182,16 +201,18 @@ class TestbedLock:
         boot = self.state().get("boots", {}).get(host.name)
         return boot is not None and host.read(_BOOT_ID) != boot
 
-    def forget(self) -> None:
-        """Everything has been removed and put back."""
-        self.path.unlink(missing_ok=True)
+    def forget_unchanged(self) -> None:
+        """Remove the state file, unless something is left to be put back."""
+        if not self.changed:
+            self.path.unlink(missing_ok=True)
 
 
 class SystemLock(TestbedLock):
     """The lock on settings of a machine: two testbeds of one machine must not save each other's values."""
 
     def __init__(self, machine: Host) -> None:
-        super().__init__(f"system_{machine.read(_BOOT_ID)}")  # no testbed can be called so
+        # no testbed can be called so; a digest, because a host's own words are no file name
+        super().__init__(f"system_{hashlib.sha256(machine.read(_BOOT_ID).encode()).hexdigest()[:32]}")
         self._title = f"settings of {machine.name}"
 
 

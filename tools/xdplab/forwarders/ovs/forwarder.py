@@ -37,7 +37,7 @@ from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, ON_LINKS, To
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import FIX_TUN, link_mtu, link_names, why_no_tap, why_no_zero_copy
-from xdplab.model import CpuLayout, Model, Unsupported
+from xdplab.model import CpuLayout, Model, Unsupported, do_each
 from xdplab.model.pipeline import KINDS
 
 #: Lines that the daemon may have logged until frames come through.
@@ -139,9 +139,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
 
     def stop(self) -> None:
         """And what its topology has made."""
-        super().stop()
-        if self._topology is not None:
-            self._topology.remove()
+        do_each(self.name, super().stop, *([self._topology.remove] if self._topology is not None else []))
 
     def forwarding_threads(self) -> dict[int, int]:
         """As `threads` says, and the main thread where its topology has ports of it."""
@@ -376,9 +374,12 @@ class OvsKernel(OvsForwarder[OvsOptions]):
     def stop(self) -> None:
         """A daemon that was killed leaves the datapath, with its ports; nothing but its own command removes it."""
         host = self._instance.host if self._instance else None
-        super().stop()
-        if host is not None and _DATAPATH in link_names(host):
-            host.run(["ovs-dpctl", "del-dp", _DATAPATH])
+
+        def remove_datapath() -> None:
+            if host is not None and _DATAPATH in link_names(host):
+                host.run(["ovs-dpctl", "del-dp", _DATAPATH])
+
+        do_each(self.name, super().stop, remove_datapath)
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """A port of the kernel's datapath."""

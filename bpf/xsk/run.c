@@ -57,11 +57,14 @@ static int give_up_privileges(const struct run *run)
 		.version = _LINUX_CAPABILITY_VERSION_3
 	};
 	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+	int at_end_of_parent = 0; /* goes with an identity: commit_creds() */
 
 	if (!run->opt.unprivileged)
 		return 0;
-	if (setgroups(0, NULL) || setresgid(NOBODY, NOBODY, NOBODY) ||
+	if (prctl(PR_GET_PDEATHSIG, &at_end_of_parent) || setgroups(0, NULL) ||
+	    setresgid(NOBODY, NOBODY, NOBODY) ||
 	    setresuid(NOBODY, NOBODY, NOBODY) ||
+	    prctl(PR_SET_PDEATHSIG, at_end_of_parent) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    syscall(SYS_capget, &head, caps))
 		return fail(-errno, "cannot give up privileges: %s",

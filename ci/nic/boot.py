@@ -178,7 +178,7 @@ class _Run:
 
     def __init__(self, guest: Guest) -> None:
         self._guest = guest
-        self._process = LocalHost().start(guest.argv, log=guest.log, env=dict(guest.env), die_with_us=True)
+        self._process = LocalHost().start(guest.argv, log=guest.log, env=dict(guest.env))
         self._began = time.monotonic()
         self._console = _Console(guest.log, guest.nonce, guest.show)
 

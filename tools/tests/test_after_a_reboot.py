@@ -55,6 +55,7 @@ class Played:
     def __init__(self, name: str, spec: Any, controller: str) -> None:
         self.name, self._machine = name, self.machines[name]
         self.facts: dict[str, Any] = {}
+        self.session = 0
 
     def open(self) -> None:
         self.facts = {"boot_id": self.read(BOOT_ID) + self.name, "netns": "net:[1]", "cpus": [0, 1, 2, 3], "ended": []}
@@ -199,17 +200,59 @@ def test_what_a_run_set_on_cards_is_put_back_on_hosts_that_stayed_up(machines: d
 
 
 def test_another_card_of_the_same_name_is_not_given_what_was_saved(machines: dict[str, Machine]) -> None:
+    """Nor what a run had set on it; what it had set on the machine is put back."""
     killed_run()
+    file, of_port = "/sys/class/net/p1/napi_defer_hard_irqs", {"napi_defer_hard_irqs": {"p1": "0"}}
+    machines["dut"].files[file] = "3"
+    TestbedLock("lab").remember(settings={"hugepages_2m": 5, **of_port}, settings_ports=["b0", "b1"])
     machines["dut"].mac["p1"] = "02:00:00:00:00:99"
     for _ in range(2):
         with pytest.raises(XdplabError, match="dut: p1 has MAC 02:00:00:00:00:99, but what is to be put back is of"):
             recover(SPEC)
     assert machines["dut"].mtu == {"p0": 9000, "p1": 1500}
-    assert list(TestbedLock("lab").state()["ports"]) == ["b1"]
-    assert TestbedLock("lab").state()["settings"] == {"hugepages_2m": 5}
+    assert list(TestbedLock("lab").state()["ports"]) == ["b0", "b1"]  # after what is still set on them
+    assert TestbedLock("lab").state()["settings"] == of_port
+    assert machines["dut"].files["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "5"
+    assert machines["dut"].files[file] == "3"
     machines["dut"].mac["p1"] = "02:00:00:00:00:02"
     recover(SPEC)
     assert machines["dut"].mtu == {"p0": 9000, "p1": 9000}
+    assert machines["dut"].files[file] == "0"
+
+
+def test_another_machine_is_left_alone_and_keeps_restore_from_no_other(
+    machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_run()
+    TestbedLock("lab").remember(cards={"b0": {"ifname": "p0"}}, links=["ovs-system"])
+    monkeypatch.setattr(cards, "give_back", lambda *_: pytest.fail("it is another machine's card"))
+    theirs, machines["dut"].machine_id = machines["dut"].machine_id, "other"
+    with pytest.raises(InputError, match=r"^dut: another machine answers: its machine-id is other.*forget b1`$"):
+        recover(SPEC)
+    assert machines["t"].mtu == {"p0": 9000, "p1": 9000}
+    assert machines["dut"].mtu == {"p0": 1500, "p1": 1500}
+    assert machines["dut"].files["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"] == "7"
+    state = TestbedLock("lab").state()
+    assert (sorted(state["ports"]), sorted(state["cards"]), state["links"]) == (["b0", "b1"], ["b0"], ["ovs-system"])
+    assert state["settings"] == {"hugepages_2m": 5}
+    machines["dut"].machine_id = theirs
+    monkeypatch.setattr(cards, "give_back", lambda lock, host: lock.remember(cards={}) or [])
+    recover(SPEC)
+    assert not TestbedLock("lab").path.exists()
+
+
+def test_what_a_run_set_on_the_port_that_stays_is_put_back_when_the_other_is_forgotten(
+    machines: dict[str, Machine],
+) -> None:
+    killed_run()
+    file = "/sys/class/net/{}/napi_defer_hard_irqs"
+    for name in ("p0", "p1"):
+        machines["dut"].files[file.format(name)] = "3"
+    found, was_set = ({"napi_defer_hard_irqs": dict.fromkeys(("p0", "p1"), value)} for value in "03")
+    TestbedLock("lab").remember(settings=found, settings_set=was_set, settings_ports=["b0", "b1"])
+    assert "napi_defer_hard_irqs back to {'p0': '0'}" in recover(SPEC, forget=["b1"])
+    assert [machines["dut"].files[file.format(name)] for name in ("p0", "p1")] == ["0", "3"]
+    assert not TestbedLock("lab").path.exists()
 
 
 def test_settings_of_this_machine_are_not_put_back_after_its_reboot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lab.command import wait_for
 
-from xdplab.hosts.agent import xsk
+from xdplab.hosts.agent import serve, xsk
 from xdplab.hosts.ssh_deploy import agent_zip
 
 
@@ -272,3 +272,11 @@ def test_a_socket_that_is_closed_while_a_process_is_looked_at_is_none_of_it(monk
     monkeypatch.setattr(xsk.os, "listdir", lambda _: ["1000000"])
     monkeypatch.setattr(xsk.os, "readlink", lambda _: "socket:[1]")
     assert xsk.sockets_of(os.getpid()) == []
+
+
+def test_an_answer_that_is_too_long_is_refused_here(folder: Path) -> None:
+    """The controller would give the whole connection up."""
+    agent = Session(folder)
+    size = serve.ANSWER_BYTES // len("\\u0000") + 1
+    assert "is too long" in agent.refused("execute", ["head", "-c", str(size), "/dev/zero"], 20)
+    assert agent.ask("exists", "/") is True

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from test_agent import Session, folder  # noqa: F401 - a fixture
 
-from xdplab.hosts import Host, LocalHost, SshHost
+from xdplab.hosts import Host, LocalHost, Running, SshHost
 from xdplab.hosts.ssh_link import AgentError
 from xdplab.model import HostSpec, MissingProgram, XdplabError
 
@@ -34,7 +34,7 @@ class Link:
     def __init__(self, agent: Any) -> None:
         self.agent = agent
 
-    async def request(self, op: str, args: Any, given: Any) -> Any:
+    async def request(self, op: str, args: Any, given: Any, waits_s: float) -> Any:
         self.agent.line({"id": 1, "op": op, "args": args, "given": given}, default=str)
         reply = self.agent.reply()
         if "ok" in reply:
@@ -223,3 +223,14 @@ def test_what_the_kernel_says_is_of_one_type_everywhere(host: Host) -> None:
     assert host.xdp("lo") is None
     assert host.queue_napis("lo", 0) == {"rx": None, "tx": None}
     assert host.xsk_sockets(os.getpid()) == []
+
+
+def test_a_process_that_nothing_ends_is_reported_and_not_waited_for_without_end() -> None:
+    """It waits for a device, which no signal ends."""
+    sent: list[int] = []
+    host: Any = SimpleNamespace(
+        name="b", session=0, wait_process=lambda *_: None, signal_process=lambda _, number: sent.append(number)
+    )
+    with pytest.raises(XdplabError, match="b: process 7 has not ended 30 s after SIGKILL"):
+        Running(host, 7, Path("log")).stop()
+    assert sent == [signal.SIGTERM, *[signal.SIGKILL] * 3]

@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from xdplab.hosts.ssh_link import checked_facts
 from xdplab.model import ForwarderSpec, HostSpec, InputError, PortSpec, TestbedSpec, plain, validated
 from xdplab.results import new_run
 from xdplab.testbed import load_yaml
+from xdplab.testbed.state import SystemLock
 
 LAB: dict[str, Any] = {
     "schema": 1,
@@ -289,3 +291,12 @@ def test_a_host_that_lies_about_numbers_is_refused(lie: dict[str, Any]) -> None:
 
 def test_what_a_host_found_running_is_shown_plainly() -> None:
     assert checked_facts({**FACTS, "ended": ["\x1b[2J" + "x" * 100]}, "b")["ended"] == ["\\x1b[2J" + "x" * 33]
+
+
+def test_what_a_host_says_of_its_boot_is_no_part_of_a_path(state: Path) -> None:
+    host: Any = SimpleNamespace(name="b", read=lambda path: "../../../etc/cron.d/x")
+    lock = SystemLock(host)
+    lock.acquire()
+    lock.release()
+    assert lock.path.parent == state
+    assert [path.parent for path in state.rglob("*.lock")] == [state]

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGINT and SIGTERM: what was measured is kept, the testbed is free, exit code 130."""
+"""SIGINT, SIGTERM, SIGHUP: what was measured is kept, the testbed is free, exit code 130; the third gives up."""
 
+import fcntl
 import os
+import select
 import signal
 import subprocess
+import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -12,14 +16,14 @@ from typing import Any
 
 import pytest
 from lab import studies
-from lab.command import finish, start, wait_for
+from lab.command import BIN, finish, start, wait_for
 
 from xdplab.hosts import LocalHost
-from xdplab.model import Interrupted
+from xdplab.model import Interrupted, XdplabError
 from xdplab.runner import deferred, interruptible
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_ends_a_run_with_130_and_keeps_its_trials(
     tmp_path: Path, results: Path, state: Path, saboteur: Callable[..., dict[str, str]], number: signal.Signals
 ) -> None:
@@ -79,7 +83,82 @@ def test_a_signal_wakes_what_waits_at_once() -> None:
 
 
 def test_handlers_come_back() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
     with interruptible():
         assert signal.getsignal(signal.SIGINT) is not before[0]
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_nohup_stays_in_force() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_what_could_not_be_put_back_is_said_next_to_the_signal() -> None:
+    def clean_up() -> None:
+        with deferred():
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise XdplabError("b: b0 is not as before")
+
+    with interruptible(), pytest.raises(Interrupted, match="SIGTERM; what was measured is kept; b: b0 is not as"):
+        clean_up()
+
+
+def test_a_closed_terminal_ends_a_run_as_a_signal_does(
+    tmp_path: Path, results: Path, state: Path, saboteur: Callable[..., dict[str, str]]
+) -> None:
+    """All that it writes from then on fails, which is in the way of nothing."""
+    path = studies.study_file(tmp_path, tester="slow-fake", repetitions=100)
+    terminal, its_end = os.openpty()
+    process = subprocess.Popen(
+        [str(BIN / "xdplab"), "run", str(path)],
+        stdin=its_end,
+        stdout=its_end,
+        stderr=its_end,
+        env=saboteur(LAB_TRIAL_S="0.1"),
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(its_end)
+    threading.Thread(target=_drain, args=(terminal, stop := threading.Event()), daemon=True).start()
+    wait_for(lambda: len(studies.lines(results)) >= 2, "two trials")
+    stop.set()
+    assert process.wait(30) == 130
+    run = studies.only_run(results)
+    assert "SIGHUP" in (run.load().ended_early or "")
+    assert run.report.exists()
+    assert not (state / "fake.json").exists()
+
+
+def _drain(terminal: int, stop: threading.Event) -> None:
+    """Take what is written to a terminal, and close it when that is asked for."""
+    while not stop.is_set():
+        if select.select([terminal], [], [], 0.05)[0]:
+            os.read(terminal, 65536)
+    os.close(terminal)
+
+
+def test_the_third_signal_gives_up_and_says_what_restores() -> None:
+    code = (
+        "import time\nfrom xdplab.runner import deferred, interruptible\n"
+        "with interruptible('my lab.yaml'), deferred():\n print('here', flush=True)\n time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout
+    assert process.stderr
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    lines = iter(process.stderr.readline, "")
+    assert any("still putting back what was changed; the next signal gives up" in line for line in lines)
+    process.send_signal(signal.SIGINT)
+    done = finish(process, 10)
+    done.refused("given up by SIGINT", "`xdplab restore --testbed 'my lab.yaml'` does it", code=130)

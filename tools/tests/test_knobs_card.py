@@ -341,3 +341,25 @@ def test_hugepages_that_others_use_are_not_ours(nr: int, free: int, resv: int, w
             knob.verify(at, 384)
     knob.restore(at, saved)
     assert knob.read(at) == nr
+
+
+def test_ipv6_that_comes_again_with_an_mtu_is_switched_off_again() -> None:
+    """A port is silent in a run, also after a repetition with an MTU below 1280."""
+    host, knob = machine(), make_knob("mtu")
+    switch = "/proc/sys/net/ipv6/conf/p0/disable_ipv6"
+    write = host.write
+
+    def as_the_kernel(path: str, text: str) -> None:
+        write(path, text)
+        if path == f"{CLASS}/mtu" and int(text) < 1280:
+            host.files.pop(switch, None)
+        elif path == f"{CLASS}/mtu":
+            host.files.setdefault(switch, "0")
+
+    host.write = as_the_kernel  # type: ignore[method-assign]
+    host.files[switch] = "1"
+    saved = knob.read(context(host))
+    knob.apply(context(host), 1000)
+    assert switch not in host.files
+    knob.restore(context(host), saved)
+    assert host.files[switch] == "1"

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What breaks during a run: the point fails with its reason, the others are measured, nothing stays behind."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,10 @@ import pytest
 from lab.command import NOBODY, finish, wait_for
 from lab.rooted import Lab
 
+from xdplab.hosts.ssh_deploy import agent_zip
+from xdplab.model import XdplabError
 from xdplab.results import RunFolder
+from xdplab.testbed import TestbedLock
 
 pytestmark = pytest.mark.root
 
@@ -164,3 +169,43 @@ def test_a_disk_that_is_really_full_keeps_the_trials_before(lab: Lab, small_disk
     run = RunFolder((small_disk / "latest").resolve())
     assert {trial.status for trial in run.trials()} == {"ok"}
     done.refused("No space left on device", "--resume", code=1)
+
+
+def test_on_a_full_disk_everything_is_put_back_all_the_same(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is put back goes from the state file, and the next to come takes its lock; nothing new is remembered."""
+    monkeypatch.setenv("XDPLAB_STATE", str(small_disk))
+    lock = TestbedLock("t")
+    lock.remember(netns=[f"xdplab-{number}" for number in range(400)])
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "full").write_bytes(bytes(100_000))
+    with pytest.raises(XdplabError, match=r"t\.json: No space left on device; `xdplab restore` puts back"):
+        lock.remember(netns=[f"xdplab-{number}" for number in range(2000)])
+    assert len(lock.state()["netns"]) == 400
+    again = TestbedLock("t")
+    again.acquire()
+    again.remember(netns=["xdplab-1"])
+    assert again.state() == {"netns": ["xdplab-1"]}
+    again.remember(netns=[])
+    again.forget_unchanged()
+    assert not again.path.exists()
+    again.release()
+
+
+def test_an_agent_begins_and_ends_on_a_host_whose_disk_is_full(small_disk: Path) -> None:
+    folder = small_disk / "agent"
+    program = small_disk.parent / "agent.pyz"
+    program.write_bytes(agent_zip())
+
+    def session() -> dict[str, Any]:
+        hello = json.dumps({"controller": "c", "label": "a test", "lease_s": 30})
+        argv = [sys.executable, "-I", "-S", str(program), str(folder)]
+        done = subprocess.run(argv, input=f"{hello}\n", capture_output=True, text=True, timeout=30, check=True)
+        assert not done.stderr
+        facts = json.loads(done.stdout)
+        assert isinstance(facts, dict)
+        return facts
+
+    session()
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "full").write_bytes(bytes(100_000))
+    assert "pid" in session()

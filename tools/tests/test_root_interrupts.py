@@ -96,18 +96,29 @@ def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
     lab.assert_nothing_left()
 
 
-def test_down_ends_a_tester_that_outlived_its_run(lab: Lab) -> None:
+@pytest.mark.parametrize(
+    ("forwarder", "pipeline"),
+    [
+        ("xdp", "cross"),
+        ("ovs-afxdp", "cross"),
+        pytest.param("testpmd", "cross", marks=pytest.mark.slow),
+        pytest.param("xdp", "af-xdp-apps:1", marks=pytest.mark.slow),  # which have given up their privileges
+    ],
+)
+def test_nothing_runs_on_after_kill_9(lab: Lab, forwarder: str, pipeline: str) -> None:
     done = struck(
         lab,
         {**TRIAL, "call": 1, "after_s": 1.0},  # it has read what is asked for, also on a busy machine
         "SIGKILL",
-        forwarders=["xdp"],
+        forwarders=[forwarder],
+        pipeline=[pipeline],
         method={"name": "latency", "duration_s": 30},
     )
     assert done.code == -signal.SIGKILL
-    assert "xdpgen" in lab.processes().values()
+    wait_for(lambda: not lab.processes(), "the end of tester and forwarder", 10)
+    assert lab.namespaces()
     assert lab.down().complaints == []
-    wait_for(lambda: not lab.processes(), "the tester's end", 2)
+    lab.assert_nothing_left()
 
 
 def test_a_run_killed_in_a_trial_is_resumed_to_its_end(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 """Three hosts behind real sshd: runs there leave nothing changed, whatever happens to the connection or to us."""
 
 import itertools
+import os
 import re
 import select
 import shlex
@@ -19,6 +20,9 @@ from lab.bench import Bench
 from lab.command import documented, finish, held_up, start, wait_for, xdplab
 from lab.cuts import run as run_with_cuts, running
 
+from xdplab.hosts import SshHost, ssh_link
+from xdplab.model import LinkLost
+from xdplab.testbed import read_testbed
 from xdplab.tools import project_root
 
 pytestmark = pytest.mark.root
@@ -359,4 +363,30 @@ def test_hosts_in_use_by_another_controller_are_left_alone(bench: Bench) -> None
     other = {**bench.env, "XDPLAB_STATE": str(bench.folder / "elsewhere")}
     with held_up(bench.lab.testbed, bench.env):
         xdplab("up", "--testbed", bench.lab.testbed, env=other).refused("in use by xdplab on")
+    bench.assert_as_before()
+
+
+def test_an_mtu_below_1280_is_put_back(bench: Bench) -> None:
+    """With one the kernel takes IPv6, and its settings, from an interface."""
+    bench.lab.testbed.write_text(yaml.safe_dump({**bench.lab.spec(), "mtu": 1000}), encoding="utf-8")
+    bench.connects()
+
+
+def test_a_host_that_hangs_is_given_up_and_what_runs_there_ends_when_it_goes_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ssh_link, "ANSWER_S", 1.0)
+    spec = read_testbed(str(bench.lab.testbed), tmp_path).hosts["b"]
+    host = SshHost("b", spec, "controller/hangs")
+    host.open()
+    agent = host.facts["pid"]
+    host.start(["sleep", "74"], log=Path(spec.folder) / "log")
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        with pytest.raises(LinkLost, match="b: no answer to exists after 1 s"):
+            host.exists("/")
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    wait_for(lambda: not [each for each in running(bench.lab) if "sleep 74" in each], "the end of what runs there", 10)
+    host.close()
     bench.assert_as_before()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from xdplab.hosts import ssh_link
+from xdplab.hosts import ssh, ssh_link
+from xdplab.hosts.agent.machine import OPERATIONS, Machine
 from xdplab.hosts.ssh_link import AgentLink
 from xdplab.model import HostSpec, InputError, LinkLost
 
@@ -119,3 +120,63 @@ def test_an_agent_that_is_asked_nothing_hears_of_us_all_the_same(monkeypatch: py
 
     heard = asyncio.run(scenario())
     assert heard == [b'{"op": "beat"}\n'] * 2
+
+
+def test_a_host_that_does_not_answer_is_given_up_after_what_it_was_asked_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ssh_link, "ANSWER_S", 0.1)
+
+    async def scenario() -> None:
+        made = link(Login(HELLO), monkeypatch)
+        await made.open()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(
+            LinkLost, match=r"^dut: no answer to wait_process after 0\.4 s; the connection is given up$"
+        ):
+            await made.request("wait_process", [7, 0.3], {}, 0.3)
+        assert asyncio.get_running_loop().time() - began >= 0.4
+        assert not made.is_open
+        await made.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 5))
+
+
+def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh_link, "ANSWER_BYTES", 100_000)
+
+    async def scenario() -> None:
+        login = Login(HELLO)
+        made = link(login, monkeypatch)
+        await made.open()
+        for _ in range(2):  # one that is just short of it
+            asked = asyncio.create_task(made.request("read", ["/x"], {}))
+            await asyncio.sleep(0)
+            number = json.loads(login.heard[-1])["id"]
+            login.stdout.feed_data(json.dumps({"id": number, "ok": "x" * 99_000}).encode() + b"\n")
+            assert len(await asked) == 99_000
+        asked = asyncio.create_task(made.request("read", ["/x"], {}))
+        await asyncio.sleep(0)
+        login.stdout.feed_data(b'{"id": 3, "ok": "')
+        while made.is_open:
+            login.stdout.feed_data(b"x" * 10_000)
+            await asyncio.sleep(0.001)
+        with pytest.raises(LinkLost, match="dut: an answer of more than"):
+            await asked
+        await made.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 5))
+
+
+@pytest.mark.parametrize(
+    ("call", "waits_s"),
+    [
+        ((Machine.exists, ("/x",), {}), 0.0),
+        ((Machine.wait_process, (7, 2.5), {}), 2.5),
+        ((Machine.execute, (["ls"], 30.0, "", None, "key"), {}), 30.0),
+        ((Machine.ask_rpc, ("/x", "list", []), {"timeout_s": 4}), 4.0),
+    ],
+    ids=lambda value: value[0].__name__ if isinstance(value, tuple) else "",
+)
+def test_what_an_operation_waits_for_is_its_own_time_out(call: tuple[Any, Any, Any], waits_s: float) -> None:
+    assert ssh._waits_s(OPERATIONS[call[0].__name__], *call[1:]) == waits_s

@@ -224,7 +224,7 @@ def applied(context: KnobContext, **wanted: Scalar) -> Iterator[Settings]:
             settings.restore()
         assert lock.state().get("settings") == {}
     finally:
-        lock.forget()
+        lock.forget_unchanged()
         lock.release()
 
 

@@ -246,7 +246,7 @@ def up(testbed: Testbed = "embedded") -> None:
     require_root(spec)
     recover(spec)
     built = open_testbed(spec)
-    with interruptible():
+    with interruptible(testbed):
         try:
             built.up()
             for port in built.ports.values():

@@ -275,7 +275,7 @@ class Guest:
             archive, counts, console = (Path(scratch, name) for name in ("archive", "counts", "console"))
             archive.write_bytes(self.archive())
             argv = self.command(archive, counts)
-            process = LocalHost().start(argv, log=console, env=environment(self.made), die_with_us=True)
+            process = LocalHost().start(argv, log=console, env=environment(self.made))
             _running.append(process)
             try:
                 code = process.wait(LIMIT_S)

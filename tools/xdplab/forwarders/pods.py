@@ -4,6 +4,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import EventProcess
@@ -11,6 +12,7 @@ from xdplab.hosts import Host, NetnsHost, Running
 from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.kernel import ip_batch, link_mtu, offloads_off
 from xdplab.hosts.waiting import how_it_ended
+from xdplab.model import do_each
 from xdplab.testbed import Port
 
 #: In which containers are on veth pairs.
@@ -70,12 +72,13 @@ class Pods:
 
     def remove(self) -> None:
         """All of it; also what was not made, and twice."""
-        for program in self.programs.values():
-            program.stop()
-        for pod, names in self.each:
-            for name in names:
-                self._dut.host.run(["ip", "link", "delete", name], check=False)
-            pod.run(["ip", "link", "delete", _INSIDE], check=False)
+        links = [(self._dut.host, name) for _, names in self.each for name in names]
+        links += [(pod, _INSIDE) for pod, _ in self.each]
+        do_each(
+            "containers",
+            *(program.stop for program in self.programs.values()),
+            *(partial(host.run, ["ip", "link", "delete", name], check=False) for host, name in links),
+        )
 
     def _start_application(self, number: int) -> None:
         """An AF_XDP program, which gives up its privileges and sleeps without frames."""

@@ -15,6 +15,8 @@ from xdplab.model import LinkLost, MissingProgram, XdplabError
 #: Lines at each end of what a program complained of.
 _ENDS = 2
 _keys = count()
+#: How often SIGKILL is sent, and how long it is waited for.
+_KILLS, _KILL_S = 3, 10.0
 
 
 @dataclass(frozen=True)
@@ -131,17 +133,16 @@ class Host(Machine):
         stdin: str | None = None,
         stdout: Path | None = None,
         hold_stdin: bool = False,
-        die_with_us: bool = False,
     ) -> "Running":
         """Start a command on `cpus`; stderr goes to the file `log`, stdout to `stdout` or there too.
 
         `hold_stdin`: its standard input stays open and silent, for programs that end when it closes.
-        `die_with_us`: it ends when the thread that started it does, also by kill -9 (PR_SET_PDEATHSIG). On a host
-        behind SSH every program ends with the connection.
+        It ends when the thread that started it does, also by kill -9 (PR_SET_PDEATHSIG); on a host behind SSH with the
+        connection.
         """
 
         def start() -> Running:
-            pid = self.start_process(list(argv), log, stdout, cpus or (), env, stdin, hold_stdin, die_with_us)
+            pid = self.start_process(list(argv), log, stdout, cpus or (), env, stdin, hold_stdin)
             return Running(self, pid, log)
 
         return started(start)
@@ -150,7 +151,7 @@ class Host(Machine):
         """Start a command that is spoken to; stderr goes to the file `log`, and it ends when its starter does."""
 
         def start() -> Conversation:
-            return Conversation(self, self.start_process(list(argv), log, die_with_us=True, converse=True), log)
+            return Conversation(self, self.start_process(list(argv), log, converse=True), log)
 
         return started(start)
 
@@ -203,12 +204,21 @@ class Running:
             self._host.signal_process(self.pid, int(number))
 
     def stop(self, grace_s: float = 3.0) -> int:
-        """SIGTERM, then SIGKILL after `grace_s`; returns the exit code."""
+        """SIGTERM, then SIGKILL after `grace_s`; returns the exit code.
+
+        Raises:
+            XdplabError: the kernel does not end it: it waits for a device.
+        """
         self.signal(signal.SIGTERM)
         code = self.wait(grace_s)
-        while code is None:
-            self.signal(signal.SIGKILL)
-            code = self.wait(10.0)
+        for _ in range(_KILLS):
+            if code is None:
+                self.signal(signal.SIGKILL)
+                code = self.wait(_KILL_S)
+        if code is None:
+            raise XdplabError(
+                f"{self._host.name}: process {self.pid} has not ended {_KILLS * _KILL_S:g} s after SIGKILL"
+            )
         return code
 
     def log_tail(self, lines: int = 15) -> tuple[str, ...]:

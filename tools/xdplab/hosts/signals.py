@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGINT and SIGTERM become one exception, and never in the middle of putting things back or of starting a process."""
+"""SIGINT, SIGTERM and SIGHUP become one exception, never while things are put back or a process is started.
 
+The third signal gives up, whatever is being waited for: the process ends at once, and with it what it has running. A
+closed terminal (SIGHUP) is a wish to end, and takes no more output.
+"""
+
+import os
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol, TypeVar
 
-from xdplab.model import Interrupted
+from xdplab.model import Interrupted, XdplabError
 
 
 class _Stoppable(Protocol):
@@ -17,26 +23,64 @@ class _Stoppable(Protocol):
 
 P = TypeVar("P", bound=_Stoppable)
 
+_GIVES_UP = 3
+
 _depth = 0
 _pending: str | None = None
+#: How many have come, what to do after the last one, and which of our outputs are terminals.
+_came = 0
+_advice = ""
+_terminals: tuple[int, ...] = ()
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:
-    global _pending
+    global _came, _pending
+    _came += 1
     name = signal.Signals(number).name
+    if number == signal.SIGHUP:
+        _leave_terminals()
+    if _depth and _came >= _GIVES_UP:
+        _say(f"xdplab: given up by {name}: not everything is put back{_advice}")
+        os._exit(Interrupted.exit_code)
     if _depth:
         _pending = name
+        if _came == _GIVES_UP - 1:
+            _say("still putting back what was changed; the next signal gives up")
         return
     raise Interrupted(f"ended by {name}; what was measured is kept")
 
 
+def _say(line: str) -> None:
+    """On a line of its own, with the cursor that a bar has hidden; whatever is being printed now."""
+    cursor = "\x1b[?25h" if 2 in _terminals else ""
+    with suppress(OSError):
+        os.write(2, f"{cursor}\n{line}\n".encode())
+
+
+def _leave_terminals() -> None:
+    """Writing to a closed one fails, which must not get in the way of what is to be done."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for fd in _terminals:
+        os.dup2(null, fd)
+    os.close(null)
+
+
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Within: SIGINT and SIGTERM raise `Interrupted` in the main thread. Earlier handlers come back after it."""
+def interruptible(testbed: str = "...") -> Iterator[None]:
+    """Within: SIGINT, SIGTERM and SIGHUP raise `Interrupted` in the main thread. Earlier handlers come back after it.
+
+    SIGHUP that is ignored stays so (nohup). `testbed`: as `--testbed` has it, to advise who gives up; empty: no advice.
+    """
+    global _came, _advice, _terminals
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    saved = {number: signal.signal(number, _handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    _came, _terminals = 0, tuple(fd for fd in (1, 2) if os.isatty(fd))
+    _advice = f"; `xdplab restore --testbed {shlex.quote(testbed)}` does it" if testbed else ""
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    saved = {number: signal.signal(number, _handle) for number in numbers}
     try:
         yield
     finally:
@@ -46,19 +90,27 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Within: a signal waits until the block has ended; used while something is put back or made."""
+    """Within: a signal waits until the block has ended; used while something is put back or made.
+
+    Raises:
+        Interrupted: one came; with what the block itself raised of ours.
+    """
     global _depth, _pending
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield
         return
     _depth += 1
+    failed = ""
     try:
         yield
+    except XdplabError as exc:
+        failed = f"; {exc}"
+        raise
     finally:
         _depth -= 1
         if not _depth and _pending:
             name, _pending = _pending, None
-            raise Interrupted(f"ended by {name}; what was measured is kept")
+            raise Interrupted(f"ended by {name}; what was measured is kept{failed}")
 
 
 def started(start: Callable[[], P]) -> P:

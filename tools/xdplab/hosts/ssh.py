@@ -3,11 +3,12 @@
 
 import contextlib
 import hashlib
+import inspect
 import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -61,6 +62,16 @@ def _await(work: Coroutine[Any, Any, _T]) -> _T:
 def _answer_of(function: Callable[..., Any]) -> TypeAdapter[Any]:
     """What a host may answer to an operation."""
     return TypeAdapter(get_type_hints(function)["return"])
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def _waits_s(function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]) -> float:
+    """How long an operation is asked to wait for something, by its `timeout_s`."""
+    return float(_signature(function).bind(None, *args, **given).arguments.get("timeout_s", 0.0))
 
 
 class SshHost(Host):
@@ -211,7 +222,7 @@ class SshHost(Host):
 
         name = function.__name__
         try:
-            answer = _await(self._link.request(name, args, given))
+            answer = _await(self._link.request(name, args, given, _waits_s(function, args, given)))
         except AgentError as exc:
             raise self.error(*exc.args) from None
         except XdplabError:

@@ -48,7 +48,7 @@ async def deploy(connection: asyncssh.SSHClientConnection, spec: HostSpec, host:
         async with connection.start_sftp_client() as sftp:
             folder = await _own_folder(sftp, spec.deploy, host)
             path = posixpath.join(folder, target)
-            if await _content(sftp, path) != data:
+            if await _content(sftp, path, len(data)) != data:
                 partial = f"{path}.{id(data):x}"
                 flags = asyncssh.FXF_WRITE | asyncssh.FXF_CREAT | asyncssh.FXF_TRUNC
                 attributes = asyncssh.SFTPAttrs(permissions=0o700)
@@ -56,7 +56,7 @@ async def deploy(connection: asyncssh.SSHClientConnection, spec: HostSpec, host:
                     await file.write(data)
                 await sftp.chmod(partial, 0o700)
                 await sftp.posix_rename(partial, path)
-                if await _content(sftp, path) != data:
+                if await _content(sftp, path, len(data)) != data:
                     raise InputError(f"{host}: {path} does not hold what was put there; is the disk full?")
             return path
     except asyncssh.SFTPConnectionLost:
@@ -78,12 +78,13 @@ async def _own_folder(sftp: asyncssh.SFTPClient, folder: str, host: str) -> str:
     return str(await sftp.realpath(folder))
 
 
-async def _content(sftp: asyncssh.SFTPClient, path: str) -> bytes | None:
+async def _content(sftp: asyncssh.SFTPClient, path: str, size: int) -> bytes | None:
+    """A file, as far as one byte more than it should have; None: there is none."""
     try:
         if not stat.S_ISREG((await sftp.lstat(path)).permissions or 0):
             return None
         async with sftp.open(path, "rb", encoding=None) as file:
-            data = await file.read()
+            data = await file.read(size + 1)
             assert isinstance(data, bytes)
             return data
     except asyncssh.SFTPNoSuchFile:

@@ -14,6 +14,7 @@ import asyncssh
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from xdplab.hosts.agent.serve import ANSWER_BYTES
 from xdplab.hosts.ssh_connect import Unreachable, connect
 from xdplab.hosts.ssh_deploy import SILENT_SHELL, agent_zip, deploy
 from xdplab.model import HostSpec, InputError, LinkLost, plain
@@ -21,6 +22,11 @@ from xdplab.model import HostSpec, InputError, LinkLost, plain
 #: The agent waits for an earlier one of ours to end.
 _HELLO_TIMEOUT_S = 20.0
 _END_TIMEOUT_S = 10.0
+#: How long a host may take to answer, next to what it is asked to wait for; and how slow a copy may be.
+ANSWER_S = 60.0
+_COPY_BYTES_PER_S = 100_000
+#: Of what it complains instead of a greeting.
+_COMPLAINT_BYTES = 65536
 #: Lines that only say that we are there, within the time after which the agent gives us up.
 _BEAT = json.dumps({"op": "beat"}).encode() + b"\n"
 _BEATS_PER_LEASE = 4
@@ -89,15 +95,16 @@ class AgentLink:
         """
         connection = await connect(self._spec, self._name)
         try:
-            agent = await deploy(connection, self._spec, self._name, "agent.pyz", agent_zip())
-            sudo = ["sudo", "-n", "--"] if self._spec.sudo else []
-            # the one command line that a shell on the host sees; all other commands go to the agent as JSON
-            argv = [*sudo, "python3", "-I", "-S", agent, self._spec.folder]
-            process = await connection.create_process(shlex.join(argv), encoding=None)
+            async with asyncio.timeout(ANSWER_S):
+                agent = await deploy(connection, self._spec, self._name, "agent.pyz", agent_zip())
+                sudo = ["sudo", "-n", "--"] if self._spec.sudo else []
+                # the one command line that a shell on the host sees; all other commands go to the agent as JSON
+                argv = [*sudo, "python3", "-I", "-S", agent, self._spec.folder]
+                process = await connection.create_process(shlex.join(argv), encoding=None)
             self.facts = await asyncio.wait_for(self._greet(process), _HELLO_TIMEOUT_S)
         except (OSError, asyncssh.Error, TimeoutError) as exc:
             connection.abort()
-            raise Unreachable(f"{self._name}: {exc or 'the agent does not answer'}") from None
+            raise Unreachable(f"{self._name}: {str(exc) or 'the agent does not answer'}") from None
         except BaseException:
             connection.abort()
             raise
@@ -118,11 +125,11 @@ class AgentLink:
         if self._connection is not None:
             self._connection.abort()
 
-    async def request(self, op: str, args: Sequence[Any], given: Mapping[str, Any]) -> Any:
-        """What the agent answers.
+    async def request(self, op: str, args: Sequence[Any], given: Mapping[str, Any], waits_s: float = 0.0) -> Any:
+        """What the agent answers. `waits_s`: how long it is asked to wait for something itself.
 
         Raises:
-            LinkLost: the connection is lost.
+            LinkLost: the connection is lost, or given up because no answer comes.
             AgentError: what the agent answers with instead.
         """
         process = self._process
@@ -134,7 +141,11 @@ class AgentLink:
         try:
             with contextlib.suppress(OSError, asyncssh.Error):  # the reader sees it too
                 process.stdin.write(json.dumps(asked, default=str).encode() + b"\n")
-            return await answer
+            async with asyncio.timeout(waits_s + ANSWER_S):
+                return await answer
+        except TimeoutError:
+            self._lose(f"{self._name}: no answer to {op} after {waits_s + ANSWER_S:g} s; the connection is given up")
+            raise LinkLost(self.lost) from None
         finally:
             del self._pending[number]
 
@@ -147,7 +158,8 @@ class AgentLink:
         try:
             if self._connection is None or self.lost:
                 raise OSError
-            return await deploy(self._connection, self._spec, self._name, name, data)
+            async with asyncio.timeout(ANSWER_S + len(data) / _COPY_BYTES_PER_S):
+                return await deploy(self._connection, self._spec, self._name, name, data)
         except (OSError, asyncssh.DisconnectError, asyncssh.ChannelOpenError, asyncssh.SFTPConnectionLost):
             self._lose(f"lost the connection to host {self._name}")
             raise LinkLost(self.lost) from None
@@ -157,7 +169,7 @@ class AgentLink:
         try:
             line = await process.stdout.readuntil(b"\n")
         except asyncio.IncompleteReadError:
-            said = (await process.stderr.read()).decode("utf-8", "replace").strip().splitlines()
+            said = (await _up_to(process.stderr, _COMPLAINT_BYTES)).decode("utf-8", "replace").strip().splitlines()
             if not said:
                 raise Unreachable(f"{self._name}: the connection was closed before the agent answered") from None
             hint = "; `sudo -n` must work: see docs/security.md" if said[-1].startswith("sudo:") else ""
@@ -172,15 +184,19 @@ class AgentLink:
 
     async def _read(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
         """Answers, until the connection ends."""
-        rest, why = b"", f"lost the connection to host {self._name}"
+        rest, why = bytearray(), f"lost the connection to host {self._name}"
         try:
             while data := await process.stdout.read(65536):
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    self._take(line)
+                rest += data
+                if b"\n" in data:
+                    *lines, rest = rest.split(b"\n")
+                    for line in lines:
+                        self._take(bytes(line))
+                if len(rest) > ANSWER_BYTES:
+                    raise ValueError(f"{self._name}: an answer of more than {ANSWER_BYTES >> 20} MiB")
         except (OSError, asyncssh.Error):
             pass
-        except ValueError as exc:
+        except Exception as exc:  # whatever it sent, those who wait hear of it
             why = str(exc)
         self._lose(why)
 
@@ -212,6 +228,14 @@ class AgentLink:
             while True:
                 await asyncio.sleep(self._spec.lease_s / _BEATS_PER_LEASE)
                 process.stdin.write(_BEAT)
+
+
+async def _up_to(stream: asyncssh.SSHReader[bytes], limit: int) -> bytes:
+    """All that comes until the end, if it is not more than that."""
+    try:
+        return await stream.readexactly(limit)
+    except asyncio.IncompleteReadError as exc:
+        return exc.partial
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

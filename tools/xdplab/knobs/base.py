@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
-from xdplab.model import CpuLayout, InputError, Unsupported, XdplabError
+from xdplab.model import CpuLayout, InputError, Steps, Unsupported
 from xdplab.model.study import Scalar
 from xdplab.testbed import Port
 
@@ -119,14 +119,12 @@ class EachKnob(Knob):
         Raises:
             Unsupported: the reason of each that failed.
         """
-        reasons = []
+        steps = Steps()
         for name, before in saved.items():
-            try:
+            with steps.step(f"{self.name} of {name}"):
                 self.restore_one(context, name, before)
-            except XdplabError as exc:
-                reasons.append(str(exc))
-        if reasons:
-            raise Unsupported("; ".join(reasons))
+        if steps.failed:
+            raise Unsupported(steps.reasons)
 
 
 class ValueKnob(EachKnob):

@@ -9,6 +9,7 @@ from xdplab.knobs.base import KnobContext, PortFileKnob, ValueKnob
 from xdplab.knobs.ethtool import ABSENT, SwitchKnob, driver, shown
 from xdplab.model import InputError
 from xdplab.model.design import Scalar
+from xdplab.testbed.port_settings import ipv6_switch
 
 
 class _Offload(SwitchKnob):
@@ -92,5 +93,17 @@ class PrivateFlag(ValueKnob):
                 host.run(["ethtool", "--set-priv-flags", name, flag, value[flag]])
 
 
-#: Largest packet of the forwarder's ports; native XDP without multi-buffer limits it (veth: 3506 bytes).
-Mtu = PortFileKnob.called("mtu", file="mtu", low=576, high=9000)
+class Mtu(PortFileKnob):
+    """Largest packet of the forwarder's ports; native XDP without multi-buffer limits it (veth: 3506 bytes)."""
+
+    name: ClassVar[str] = "mtu"
+    file: ClassVar[str] = "mtu"
+    low: ClassVar[int] = 576
+    high: ClassVar[int] = 9000
+
+    def write(self, host: Host, name: str, value: Any) -> None:
+        """Write it. IPv6, which goes with an MTU below 1280, comes again with a larger one: ports stay silent."""
+        gone = not host.exists(ipv6_switch(name))
+        super().write(host, name, value)
+        if gone and host.exists(ipv6_switch(name)):
+            host.write(ipv6_switch(name), "1")

@@ -142,7 +142,7 @@ class CpuDmaLatency(_SystemKnob):
     def apply(self, context: KnobContext, value: Scalar) -> None:
         """Open the file and keep it open."""
         argv = ["sh", "-c", self._HOLD, "sh", self._FILE, f"0x{int(value):08x}"]
-        self._holder = context.machine.start(argv, log=Path(os.devnull), die_with_us=True)
+        self._holder = context.machine.start(argv, log=Path(os.devnull))
         for _ in range(50):
             if self.read(context) == int(value) or self._holder.wait(0.02) is not None:
                 return

@@ -34,6 +34,7 @@ from xdplab.model.method import MethodSpec as MethodSpec
 from xdplab.model.pipeline import Pipeline as Pipeline
 from xdplab.model.programs import NamesProgram as NamesProgram
 from xdplab.model.run import Environment as Environment, RunRecord as RunRecord
+from xdplab.model.steps import Steps as Steps, do_each as do_each
 from xdplab.model.study import Path as Path, Point as Point, StudySpec as StudySpec
 from xdplab.model.testbed import CpuLayout as CpuLayout, TestbedSpec as TestbedSpec
 from xdplab.model.traffic import TrafficSpec as TrafficSpec

@@ -52,7 +52,7 @@ class JournalFailed(XdplabError):
 
 
 class Interrupted(XdplabError):
-    """SIGINT or SIGTERM: everything is put back, then exit code 130."""
+    """SIGINT, SIGTERM or SIGHUP: everything is put back, then exit code 130."""
 
     exit_code = 130
 

@@ -10,16 +10,15 @@ A veth has nothing of this, and nothing is done there.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from xdplab.hosts.kernel import has_carrier, is_veth
 from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true
 from xdplab.knobs import Knob, KnobContext
-from xdplab.model import HostLost, Interrupted, LinkLost, Unsupported, XdplabError
+from xdplab.model import HostLost, Interrupted, LinkLost, Steps, Unsupported, XdplabError
 from xdplab.model.design import Scalar
 from xdplab.model.run import NOT_IN_FORCE
 from xdplab.runner.settings import Settings
@@ -88,10 +87,6 @@ class PortSettings(Settings):
                     found[knob.name] = f"{NOT_IN_FORCE}{exc}"
         return found
 
-    def _remembered(self) -> Any:
-        (port,) = self._before.ports
-        return self._lock.state().get("own_settings", {}).get(port.role)
-
     def _remember(self) -> None:
         (port,) = self._before.ports
         state = self._lock.state()
@@ -99,7 +94,7 @@ class PortSettings(Settings):
         set_to = {**state.get("own_settings_set", {}), port.role: self._set_to}
         self._lock.remember(
             own_settings={role: saved for role, saved in own.items() if saved},
-            own_settings_set={role: now for role, now in set_to.items() if own[role]},
+            own_settings_set={role: now for role, now in set_to.items() if own.get(role)},
         )
 
 
@@ -137,21 +132,22 @@ class LowLatency:
         Raises:
             XdplabError: the reason of each that failed.
         """
-        with suppress(XdplabError):  # a lost connection is what is met next
-            for role, settings in self._ports.items():
+        look = Steps()  # what fails in it, such as a connection, is met next
+        for role, settings in self._ports.items():
+            with look.step(role):
                 self.undone[role] = settings.undone(self.found.get(role, {}))
         for _ in range(_PUT_BACKS):
-            reasons = []
-            for settings in reversed(self._ports.values()):
-                try:
+            steps, again = Steps(), list[str]()
+            for role, settings in reversed(self._ports.items()):
+                with steps.step(role):
                     settings.restore()
-                except XdplabError as exc:
-                    reasons.append(str(exc))
-            if not reasons:
+            if not steps.failed:
                 return
-            if not self._testbed.reconnect():
+            with steps.step("connections"):
+                again = self._testbed.reconnect()
+            if not again:
                 break
-        raise XdplabError("; ".join(reasons))
+        steps.raise_failed()
 
     def notes(self) -> list[str]:
         """What was undone, a line each."""

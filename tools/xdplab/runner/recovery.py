@@ -9,9 +9,8 @@ from typing import Any
 from xdplab.hosts import Host
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
-from xdplab.model import CpuLayout, TestbedSpec, XdplabError
+from xdplab.model import CpuLayout, Steps, TestbedSpec, XdplabError
 from xdplab.model.inventory import PortRole
-from xdplab.runner.settings import collected
 from xdplab.testbed import Port, Testbed, open_testbed
 from xdplab.testbed.state import SystemLock
 
@@ -36,71 +35,88 @@ def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection
     try:
         if forget:
             testbed.lock.forget_ports({role: testbed.spec.ports[role].title for role in forget})
-        # first what runs there: it may hold what is put back (hugepages)
-        return testbed.clear_away(force=force) + _put_back(testbed, force=force)
-    finally:
+    except XdplabError:
+        testbed.lock.release()
+        raise
+    steps, done = Steps(), list[str]()
+    # first what runs there: it may hold what is put back (hugepages)
+    with steps.step("what a run left"):
+        done += testbed.clear_away(force=force)
+    with steps.step("settings"):
+        _put_back(testbed, done, force=force)
+    with steps.step("testbed"):
         testbed.down()
-
-
-def _put_back(testbed: Testbed, *, force: bool) -> list[str]:
-    """Settings of the state file, even if one of them fails, which then stays there: a point's, then the run's own."""
-    done: list[str] = []
-    reasons: list[str] = []
-    if not force:
-        _leave_what_was_changed_since(testbed, done)
-    _of_point(testbed, done, reasons)
-    _of_run(testbed, done, reasons)
-    if reasons:
-        raise XdplabError(
-            f"{testbed.lock.path}: could not be put back: {'; '.join(reasons)}; `xdplab restore` tries again, or put "
-            f"back by hand what this file names, and remove it"
-        )
+    steps.raise_failed()
     return done
 
 
-def _leave_what_was_changed_since(testbed: Testbed, done: list[str]) -> None:
-    """Settings that are neither what the run found nor what it set are somebody else's: forgotten and reported."""
+def _put_back(testbed: Testbed, done: list[str], *, force: bool) -> None:
+    """Settings of the state file, even if one of them fails, which then stays there: a point's, then the run's own."""
+    parts, steps = Steps(), Steps()
+    if not force:
+        _leave_what_was_changed_since(testbed, done, parts)
+    with parts.step("settings"):
+        _of_point(testbed, done, steps)
+    with parts.step("settings"):
+        _of_run(testbed, done, steps)
+    with parts.step("settings"):
+        if steps.failed:
+            raise XdplabError(
+                f"{testbed.lock.path}: could not be put back: {steps.reasons}; `xdplab restore` tries again, or put "
+                f"back by hand what this file names, and remove it"
+            )
+    parts.raise_failed()
+
+
+def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Steps) -> None:
+    """Settings that are neither what the run found nor what it set are somebody else's: forgotten and reported.
+
+    All are looked at before the first is put back, which may change others.
+    """
     lock, state = testbed.lock, testbed.lock.state()
-    if lock.rebooted(testbed.system):
-        return
-    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
-    of_point = _changed_since(_context(testbed.system, ports), state.get("settings", {}), state.get("settings_set", {}))
-    left = {name: saved for name, saved in state.get("settings", {}).items() if name not in of_point}
-    own = {}
+    with steps.step("settings"):
+        found = state.get("settings", {})
+        if found and testbed.system not in testbed.left_alone and not lock.rebooted(testbed.system):
+            context, knobs = _point(testbed, steps)
+            theirs = _changed_since(knobs, context, found, state.get("settings_set", {}))
+            done += theirs.values()
+            lock.remember(settings={key: was for key, was in found.items() if key not in theirs})
     for role, saved in state.get("own_settings", {}).items():
-        port = testbed.ports[role]
-        theirs = _changed_since(_context(port.host, (port,)), saved, state.get("own_settings_set", {}).get(role, {}))
-        own[role] = {name: was for name, was in saved.items() if name not in theirs}
-        of_point |= theirs
-    done += of_point.values()
-    if of_point:
-        lock.remember(settings=left, own_settings={role: saved for role, saved in own.items() if saved})
+        with steps.step(role):
+            port = testbed.ports.get(role)
+            if port is not None:
+                was_set = state.get("own_settings_set", {}).get(role, {})
+                theirs = _changed_since(_known(saved, steps), _context(port.host, (port,)), saved, was_set)
+                done += theirs.values()
+                own = {**lock.state()["own_settings"], role: {k: was for k, was in saved.items() if k not in theirs}}
+                lock.remember(own_settings={each: left for each, left in own.items() if left})
 
 
-def _changed_since(context: KnobContext, found: dict[str, Any], was_set: dict[str, Any]) -> dict[str, str]:
+def _changed_since(
+    knobs: dict[str, Knob], context: KnobContext, found: dict[str, Any], was_set: dict[str, Any]
+) -> dict[str, str]:
     """Knob -> what to say of its value."""
     changed = {}
-    for name in found.keys() & was_set.keys():
-        with suppress(XdplabError):  # what cannot be read cannot be put back either, and that says why
-            now = json.loads(json.dumps(make_knob(name).read(context)))
+    for name in knobs.keys() & was_set.keys():
+        with suppress(Exception):  # what cannot be read cannot be put back either, and that says why
+            now = json.loads(json.dumps(knobs[name].read(context)))
             if now not in (found[name], was_set[name]):
                 of_the_run = f"neither what the run found ({found[name]}) nor what it set ({was_set[name]})"
                 changed[name] = f"{context.host.name}: {name} is {now}, which is {of_the_run}: left alone"
     return changed
 
 
-def _of_point(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
+def _of_point(testbed: Testbed, done: list[str], steps: Steps) -> None:
     """What a repetition had set, on the forwarder's host."""
     state = testbed.lock.state()
     left = dict(state.get("settings", {}))
-    if not left:
+    if not left or testbed.system in testbed.left_alone:
         return
     if testbed.lock.rebooted(testbed.system):
         testbed.lock.remember(settings={})
         done.append(f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it")
         return
-    ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
-    knobs = _known(left, reasons)
+    context, knobs = _point(testbed, steps)
 
     def put_back(name: str) -> None:
         done.append(f"{name} back to {left.pop(name)}")
@@ -111,31 +127,44 @@ def _of_point(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
             machine = SystemLock(testbed.system)
             machine.acquire()
             stack.callback(machine.release)
-        _restore(knobs, left, _context(testbed.system, ports), reasons, put_back)
+        _restore(knobs, left, context, steps, put_back)
 
 
-def _of_run(testbed: Testbed, done: list[str], reasons: list[str]) -> None:
+def _point(testbed: Testbed, steps: Steps) -> tuple[KnobContext, dict[str, Knob]]:
+    """Of the settings of a point those that can be put back, and where."""
+    state = testbed.lock.state()
+    roles = state.get("settings_ports", ())
+    ports = tuple(testbed.ports[role] for role in roles if role in testbed.ports)
+    knobs = _known(state.get("settings", {}), steps)
+    if len(ports) < len(roles):  # what is set on a port that is left alone stays as well
+        knobs = {name: knob for name, knob in knobs.items() if knob.scope == "system"}
+    return _context(testbed.system, ports), knobs
+
+
+def _of_run(testbed: Testbed, done: list[str], steps: Steps) -> None:
     """What it had set on cards for its whole length, port by port."""
     own = {role: dict(saved) for role, saved in testbed.lock.state().get("own_settings", {}).items()}
     for role, left in own.items():
-        port = testbed.ports[role]
+        port = testbed.ports.get(role)
+        if port is None:  # it is left alone
+            continue
 
         def put_back(name: str, left: dict[str, Any] = left, host: Host = port.host) -> None:
             done.append(f"{host.name}: {name} back to {left.pop(name)}")
             testbed.lock.remember(own_settings={each: saved for each, saved in own.items() if saved})
 
-        _restore(_known(left, reasons), left, _context(port.host, (port,)), reasons, put_back)
+        _restore(_known(left, steps), left, _context(port.host, (port,)), steps, put_back)
 
 
 def _context(host: Host, ports: tuple[Port, ...]) -> KnobContext:
     return KnobContext(host, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
 
 
-def _known(names: Iterable[str], reasons: list[str]) -> dict[str, Knob]:
+def _known(names: Iterable[str], steps: Steps) -> dict[str, Knob]:
     """Their knobs; one whose plug-in is not there any more is a reason."""
     knobs: dict[str, Knob] = {}
     for name in names:
-        with collected(reasons, name):
+        with steps.step(f"knob {name}"):
             knobs[name] = make_knob(name)
     return knobs
 
@@ -144,11 +173,11 @@ def _restore(
     knobs: dict[str, Knob],
     saved: dict[str, Any],
     context: KnobContext,
-    reasons: list[str],
+    steps: Steps,
     put_back: Callable[[str], None],
 ) -> None:
     """In the reverse order of how they were set; `put_back` is called of each that is as before."""
     for name, knob in reversed(knobs.items()):
-        with collected(reasons, name):
+        with steps.step(f"knob {name}"):
             knob.restore(context, saved[name])
             put_back(name)

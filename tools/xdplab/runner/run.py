@@ -3,7 +3,7 @@
 
     up -> open -> measure, repetition after repetition -> put back -> close
      |      |        |                                       ^
-     +------+--------+---- an error, Ctrl-C or SIGTERM ------+
+     +------+--------+---- an error, or a signal ------------+
 
 `up` builds the testbed; `open` asks what cannot be measured, calibrates the testers and writes the head of the run;
 a repetition (`session`) ends with a record in the journal whatever happens to its forwarder or tester; `put back` takes
@@ -32,6 +32,7 @@ from xdplab.model import (
     LinkLost,
     NothingMeasurable,
     RunRecord,
+    Steps,
     StudySpec,
     TrialRecord,
     XdplabError,
@@ -124,7 +125,7 @@ class StudyRun:
         began = time.monotonic()
         record: RunRecord | None = None
         ended = _Ended()
-        with interruptible():
+        with interruptible(self._study.testbed):
             try:
                 with self._put_back_afterwards(ended):
                     self._testbed.up()
@@ -148,13 +149,17 @@ class StudyRun:
             ended.error = exc
         finally:
             with deferred():  # raises what it held back, once everything has been put back
-                releases = (lock.release for lock in self._locks)
-                own = self._low_latency.restore
-                for put_back in (self._testbed.reconnect, self._testers.close, own, self._testbed.down, *releases):
-                    try:
+                steps = Steps()
+                for what, put_back in (
+                    ("connections", self._testbed.reconnect),
+                    ("testers", self._testers.close),
+                    ("what a run sets on cards", self._low_latency.restore),
+                    ("testbed", self._testbed.down),
+                    *(("lock", lock.release) for lock in self._locks),
+                ):
+                    with steps.step(what):
                         put_back()
-                    except XdplabError as exc:
-                        ended.error = ended.error or exc
+                ended.error = ended.error or steps.error
 
     def _close(self, record: RunRecord, ended: _Ended, wall_s: float) -> RunOutcome:
         """The head of the run as it stays."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -28,6 +29,7 @@ from xdplab.model import (
     JournalFailed,
     LinkLost,
     PointFailed,
+    Steps,
     TrialRecord,
     TrialResult,
     TrialSpec,
@@ -276,12 +278,7 @@ class PointSession:
                         prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
             finally:
                 with deferred():
-                    try:
-                        lost = self._clean_up()
-                    except HostLost:  # as far as it goes; else it would be done when the interpreter ends
-                        with contextlib.suppress(XdplabError):
-                            self._around.close()
-                        raise
+                    lost = self._clean_up()
         if self._raised:
             return
         if lost and self._status != "ok":  # it failed of that, whatever it says
@@ -476,37 +473,45 @@ class PointSession:
 
     def _clean_up(self) -> list[str]:
         """Put everything back; the hosts whose connection had to be made again for that."""
-        lost = self._testbed.reconnect()
+        lost: list[str] = []
+        failed: XdplabError | None = None
         for _ in range(_PUT_BACKS):
-            try:
-                self._put_back(fresh=bool(lost))
-            except XdplabError:
+            steps, again = Steps(), list[str]()
+            with steps.step("connections"):
                 again = self._testbed.reconnect()
-                if not again:
-                    raise
-                lost += again
-            else:
+            if failed and not again:
+                raise failed
+            lost += again
+            self._put_back(steps, fresh=bool(lost))
+            failed = steps.error
+            if failed is None:
                 return lost
         raise HostLost(f"{', '.join(lost)}: the connection is lost each time; `xdplab restore` puts back what is left")
 
-    def _put_back(self, *, fresh: bool) -> None:
-        """Stop, detach what a killed forwarder left, restore, remove its folder; each even if another fails.
+    def _put_back(self, steps: Steps, *, fresh: bool) -> None:
+        """Stop, detach what a killed forwarder left, restore, remove its folder.
 
         `fresh`: with a connection, what the tester had running is gone.
         """
-        with contextlib.ExitStack() as stack:
-            stack.callback(self._dut.host.remove_folder, self._dut.rundir)
-            stack.callback(self._settings.restore)
-            stack.callback(self._give_cards_back)
-            stack.callback(self._remove_links)
-            stack.callback(self._around.close)
-            for port in filter(lambda port: port.in_kernel, self._dut.ports):
-                stack.callback(detach_xdp, self._testbed.dut, port.ifname)
-            if self._forwarder.pids():
-                stack.callback(self._wait_for_queues)
-            stack.callback(self._stop)
-            stack.callback(self._tester.close if fresh else self._tester.rest)
-            stack.callback(self.wake)  # also when the wake before was interrupted: what is frozen cannot be stopped
+        ran = True
+        with steps.step("forwarder"):
+            ran = bool(self._forwarder.pids())
+        ports = [port.ifname for port in self._dut.ports if port.in_kernel]
+        in_order: list[tuple[str, Callable[[], object]]] = [
+            ("waking", self.wake),  # also when the wake before was interrupted: what is frozen cannot be stopped
+            ("tester", self._tester.close if fresh else self._tester.rest),
+            ("forwarder", self._stop),
+            *([("queues", self._wait_for_queues)] if ran else []),
+            *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in ports),
+            ("method", self._around.close),
+            ("links", self._remove_links),
+            ("cards", self._give_cards_back),
+            ("settings", self._settings.restore),
+            ("folder", partial(self._dut.host.remove_folder, self._dut.rundir)),
+        ]
+        for what, put_back in in_order:
+            with steps.step(what):
+                put_back()
 
     def _give_cards_back(self) -> None:
         """Before what is set on their interfaces."""
@@ -526,10 +531,13 @@ class PointSession:
         if self._links_before is None:
             return
         host, lasting = self._testbed.dut, self._middle.lasting
+        steps = Steps()
         for name in sorted(link_names(host) - self._links_before):
             ours = not lasting or name in self._forwarder.own_links
-            if ours and name in link_names(host):  # with one end of a pair goes the other
-                remove_link(host, name, {*self._forwarder.own_links, *(port.ifname for port in self._dut.ports)})
+            with steps.step(name):
+                if ours and name in link_names(host):  # with one end of a pair goes the other
+                    remove_link(host, name, {*self._forwarder.own_links, *(port.ifname for port in self._dut.ports)})
+        steps.raise_failed()
         if lasting:
             self._testbed.lock.remember(links=[])
 

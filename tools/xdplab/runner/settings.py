@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a repetition: each is remembered before it is changed, to be put back after any end of a run."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from xdplab.knobs import Knob, KnobContext, make_knob
-from xdplab.model import InputError, Unsupported, XdplabError
+from xdplab.model import InputError, Steps, Unsupported, XdplabError
 from xdplab.model.design import UNSET, Scalar
 from xdplab.testbed import TestbedLock
 
@@ -118,41 +117,31 @@ class Settings:
         Raises:
             XdplabError: the reason of each that failed.
         """
-        reasons: list[str] = []
+        steps = Steps()
         left = []
         while self._saved:
             knob, saved = self._saved.pop()
             left.append((knob, saved))
-            with collected(reasons, knob.name):
+            with steps.step(f"knob {knob.name}"):
                 knob.restore(self._before, saved)
                 left.pop()
         self._saved = left[::-1]
-        self._remember()
-        if reasons:
-            again = "; `xdplab restore` tries again" if self._remembered() else ""
-            raise XdplabError(f"could not be put back: {'; '.join(reasons)}{again}")
+        with steps.step("state file"):
+            self._remember()
+        if steps.failed:
+            again = "; `xdplab restore` tries again" if self._lasting() else ""
+            raise XdplabError(f"could not be put back: {steps.reasons}{again}")
 
-    def _remembered(self) -> Any:
-        """What of it is in the state file."""
-        return self._lock.state().get("settings")
+    def _lasting(self) -> dict[str, Any]:
+        """What of it belongs into the state file."""
+        there_after = any(port.lasting for port in self._before.ports)
+        return {knob.name: saved for knob, saved in self._saved if knob.scope == "system" or there_after}
 
     def _remember(self) -> None:
-        there_after = any(port.lasting for port in self._before.ports)
-        lasting = {knob.name: saved for knob, saved in self._saved if knob.scope == "system" or there_after}
+        lasting, there_after = self._lasting(), any(port.lasting for port in self._before.ports)
         roles = [port.role for port in self._before.ports if lasting and port.lasting]
         set_to = {name: value for name, value in self._set_to.items() if name in lasting}
         self._lock.remember(settings=lasting, settings_set=set_to, **({"settings_ports": roles} if there_after else {}))
-
-
-@contextmanager
-def collected(reasons: list[str], knob: str) -> Iterator[None]:
-    """A failure, be it one that the knob's author did not foresee, is added to `reasons`: other knobs are to follow."""
-    try:
-        yield
-    except XdplabError as exc:
-        reasons.append(str(exc))
-    except Exception as exc:
-        reasons.append(f"knob {knob}: {type(exc).__name__}: {exc}")
 
 
 def _ordered(wanted: dict[Knob, Scalar]) -> list[tuple[Knob, Scalar]]:

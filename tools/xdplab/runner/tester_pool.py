@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from xdplab.measure import Method
-from xdplab.model import Calibration, InputError, Path, Point, StudySpec, TrafficSpec, Unsupported
+from xdplab.model import Calibration, InputError, Path, Point, StudySpec, TrafficSpec, Unsupported, do_each
 from xdplab.model.inventory import PortRole
 from xdplab.runner.calibrations import Calibrations, reused_note
 from xdplab.runner.plan import Plan
@@ -102,8 +102,7 @@ class TesterPool:
 
     def close(self) -> None:
         """All let go of the ports."""
-        for tester in self._by_name.values():
-            tester.close()
+        do_each("tester", *(tester.close for tester in self._by_name.values()))
 
     def prepare(
         self,

@@ -181,11 +181,16 @@ class Testbed(Protocol):
     def clear_away(self, *, force: bool = False) -> list[str]:
         """Holding the lock, instead of `up`: end and remove what a killed run left; returns what was done.
 
-        Settings of knobs can be put back after it, until `down`. `force`: also of a port that somebody needs by now.
+        Settings of knobs can be put back after it, until `down`, on what is not left alone: `ports` is without the
+        ports that are. `force`: also of a port that somebody needs by now.
 
         Raises:
-            InputError: somebody needs a port by now, which is left alone.
+            XdplabError: what is left alone, and why; InputError if nothing but the user can change that.
         """
+
+    @property
+    def left_alone(self) -> Sequence[Host]:
+        """Hosts that `clear_away` has not reached, or that are other machines by now."""
 
     def notes(self) -> list[str]:
         """What is worth telling of the testbed after a run."""
@@ -204,6 +209,7 @@ class OneMachine(ABC):
     ports: dict[str, Port]
     one_machine = True
     pods: tuple[NetnsHost, ...] = ()
+    left_alone: tuple[Host, ...] = ()
     clock = (True, "A, B and C are one machine")
     #: One object: a tester keeps its process as long as it is asked for the same host.
     _machine = LocalHost()

@@ -10,12 +10,13 @@ import contextlib
 import dataclasses
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver, has_carrier
 from xdplab.hosts.waiting import comes_true
-from xdplab.model import Unsupported, XdplabError
+from xdplab.model import Steps, Unsupported, XdplabError, do_each
 from xdplab.model.inventory import PortRole
 from xdplab.testbed import port_settings
 from xdplab.testbed.base import Port
@@ -114,18 +115,15 @@ def give_back(lock: TestbedLock, host: Host) -> list[str]:
         XdplabError: something stays changed; it stays in the state file.
     """
     left: dict[PortRole, dict[str, Any]] = dict(lock.state().get("cards", {}))
-    done, failures = [], []
+    steps, done = Steps(), []
     for role, saved in list(left.items()):
-        try:
+        with steps.step(f"{host.name}: {role}"):
             _give_back(host, saved)
-        except XdplabError as exc:
-            failures.append(str(exc))
-        else:
             done.append(f"{host.name}: {saved['ifname']} back to driver {saved['driver']}")
             del left[role]
             lock.remember(cards=left)
-    if failures:
-        raise XdplabError(f"{'; '.join(failures)}; `xdplab restore` tries again")
+    if steps.failed:
+        raise XdplabError(f"{steps.reasons}; `xdplab restore` tries again")
     return done
 
 
@@ -173,11 +171,18 @@ def _give_back(host: Host, saved: dict[str, Any]) -> None:
     address, ifname, link = saved["pci"], saved["ifname"], saved["link"]
     _bind(host, address, saved["driver"], saved["override"].replace("(null)", ""))
     _name(host, address, ifname)
-    if port_settings.read_link(host, ifname)["address"] != link["mac"]:  # given by somebody, not the card's own
-        host.run(["ip", "link", "set", "dev", ifname, "down"])
-        host.run(["ip", "link", "set", "dev", ifname, "address", link["mac"]])
-    host.write(_queue_len(ifname), saved["tx_queue_len"])
-    port_settings.restore(host, ifname, link)
+
+    def give_address() -> None:
+        if port_settings.read_link(host, ifname)["address"] != link["mac"]:  # given by somebody, not the card's own
+            host.run(["ip", "link", "set", "dev", ifname, "down"])
+            host.run(["ip", "link", "set", "dev", ifname, "address", link["mac"]])
+
+    do_each(
+        f"{host.name}: {ifname}",
+        give_address,
+        partial(host.write, _queue_len(ifname), saved["tx_queue_len"]),
+        partial(port_settings.restore, host, ifname, link),
+    )
     if saved["carrier"]:
         comes_true(lambda: has_carrier(host, ifname), _CARRIER_S, 0.1)  # without it the next proof says so
 

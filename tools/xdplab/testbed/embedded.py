@@ -15,6 +15,7 @@ import secrets
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path as FilePath
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
@@ -22,7 +23,8 @@ from xdplab.hosts.agent.cpus import CPU, Held
 from xdplab.hosts.base import in_use
 from xdplab.hosts.freezer import Freezer, processes_of, remove
 from xdplab.hosts.kernel import offloads_off
-from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.hosts.signals import deferred
+from xdplab.model import InputError, Steps, TestbedSpec, XdplabError, do_each
 from xdplab.testbed.base import OneMachine, Port, default_layout, usable_cpus
 from xdplab.testbed.state import TestbedLock, working_folder
 
@@ -137,17 +139,21 @@ class EmbeddedTestbed(OneMachine):
 
     def down(self) -> None:
         """Remove everything that `up` made; safe to call twice."""
-        if self.lock.held:
-            for place in (self, *self._beside):
-                for host in place._hosts.values():
-                    host.close()
-            self._beside = []
-            _remove(self.lock)
-            shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
-            if not self.lock.changed:
-                self.lock.forget()
-            self._held.release()
-            self.lock.release()
+        if not self.lock.held:
+            return
+        hosts = [host for place in (self, *self._beside) for host in place._hosts.values()]
+        self._beside = []
+        folder = working_folder(self.spec.name)
+        with deferred():
+            do_each(
+                f"testbed {self.spec.name}",
+                *(host.close for host in hosts),
+                partial(_remove, self.lock),
+                partial(shutil.rmtree, folder, ignore_errors=True),
+                self.lock.forget_unchanged,
+                self._held.release,
+                self.lock.release,
+            )
 
     def _hold_cpus(self) -> None:
         """No other testbed measures on them."""
@@ -204,21 +210,31 @@ def _remove(lock: TestbedLock) -> list[str]:
 
     Cgroups first: what is frozen cannot be killed otherwise.
     """
-    for cgroup in lock.state().get("cgroups", ()):
-        remove(FilePath(cgroup))
-    removed = []
-    local = LocalHost()
-    for netns in lock.state().get("netns", ()):
-        if not _is_taken(netns):
-            continue
-        _kill_all(netns)
-        local.run(["ip", "netns", "delete", netns])
-        removed.append(netns)
-    for netns in removed:
-        if _is_taken(netns):
-            raise XdplabError(f"namespace {netns} is still there; `ip netns delete {netns}` says why")
-    lock.remember(netns=[], cgroups=[])
+    steps, removed, state = Steps(), [], lock.state()
+    left: dict[str, list[str]] = {"cgroups": [], "netns": []}
+    for cgroup in state.get("cgroups", ()):
+        left["cgroups"].append(cgroup)
+        with steps.step(cgroup):
+            remove(FilePath(cgroup))
+            left["cgroups"].pop()
+    for netns in state.get("netns", ()):
+        left["netns"].append(netns)
+        with steps.step(netns):
+            if _is_taken(netns):
+                _remove_netns(netns)
+                removed.append(netns)
+            left["netns"].pop()
+    with steps.step("state file"):
+        lock.remember(**left)
+    steps.raise_failed()
     return removed
+
+
+def _remove_netns(netns: str) -> None:
+    _kill_all(netns)
+    LocalHost().run(["ip", "netns", "delete", netns])
+    if _is_taken(netns):
+        raise XdplabError(f"namespace {netns} is still there; `ip netns delete {netns}` says why")
 
 
 def _kill_all(netns: str) -> None:

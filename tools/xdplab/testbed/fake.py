@@ -4,7 +4,7 @@
 import shutil
 
 from xdplab.hosts import LocalHost
-from xdplab.model import CpuLayout, TestbedSpec
+from xdplab.model import CpuLayout, TestbedSpec, do_each
 from xdplab.testbed.base import OneMachine, Port
 from xdplab.testbed.state import TestbedLock, working_folder
 
@@ -42,6 +42,4 @@ class FakeTestbed(OneMachine):
         """Give the lock back."""
         if self.lock.held:
             shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
-            if not self.lock.changed:
-                self.lock.forget()
-            self.lock.release()
+            do_each(f"testbed {self.spec.name}", self.lock.forget_unchanged, self.lock.release)

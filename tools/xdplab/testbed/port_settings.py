@@ -8,12 +8,13 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver_facts, is_veth
 from xdplab.hosts.waiting import comes_true
-from xdplab.model import InputError, XdplabError
+from xdplab.model import InputError, XdplabError, do_each
 from xdplab.testbed.base import Port
 from xdplab.testbed.needs import BENCHMARK
 
@@ -56,16 +57,16 @@ def snapshot(host: Host, ifname: str) -> dict[str, Any]:
         "up": _UP in link["flags"],
         "promisc": link.get("promiscuity", 0) > 0 and _PROMISC in link["flags"],
         "features": features(host, ifname),
-        "disable_ipv6": host.read(_ipv6(ifname)) if host.exists(_ipv6(ifname)) else None,
+        "disable_ipv6": host.read(ipv6_switch(ifname)) if host.exists(ipv6_switch(ifname)) else None,
     }
 
 
 def prepare(port: Port, *, napi: bool) -> None:
     """Make a port fit for tests. `napi`: frames are redirected to it by XDP, which veth takes only with NAPI on."""
     host, ifname = port.host, port.ifname
-    if host.exists(_ipv6(ifname)):
-        host.write(_ipv6(ifname), "1")
     host.run(["ip", "link", "set", "dev", ifname, "mtu", str(port.mtu)])
+    if host.exists(ipv6_switch(ifname)):  # after the MTU: see `restore`
+        host.write(ipv6_switch(ifname), "1")
     _switch(host, ifname, dict.fromkeys(_OFFLOADS_OFF, "off"))
     host.run(["ip", "link", "set", "dev", ifname, "up", "promisc", "on"])
     if napi and is_veth(host, ifname):  # it starts when gro changes while the link is up
@@ -95,7 +96,8 @@ def changed_since(host: Host, ifname: str, saved: dict[str, Any], ours: Sequence
     Not offloads: one that is neither on nor off is none.
     """
     now = snapshot(host, ifname)
-    of_a_run = [saved, *ours]
+    # IPv6 is switched off where the MTU lets it be: see `restore`
+    of_a_run = [saved, *ours, {"disable_ipv6": None}, {"disable_ipv6": "1"}]
     return {
         key: now[key]
         for key in ("mtu", "up", "promisc", "disable_ipv6")
@@ -104,25 +106,35 @@ def changed_since(host: Host, ifname: str, saved: dict[str, Any], ours: Sequence
 
 
 def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
-    """Put everything back and verify it.
+    """Put everything back and verify it, each setting even if another fails.
 
     Raises:
         XdplabError: something stays changed, or it is another card.
     """
     refuse_other_card(host, ifname, saved)
-    if saved["disable_ipv6"] is not None:
-        host.write(_ipv6(ifname), saved["disable_ipv6"])
-    host.run(["ip", "address", "flush", "dev", ifname, "to", str(BENCHMARK)])
     state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
-    host.run(["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])])
-    host.run(["ip", "link", "set", "dev", ifname, *state])
 
-    def left() -> list[str]:
-        _switch(host, ifname, saved["features"])
-        return _differences(snapshot(host, ifname), saved)
+    def verify() -> None:
+        changed: list[str] = []
 
-    if not comes_true(lambda: not left(), _RESTORE_S, 0.1) and (changed := left()):
-        raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
+        def is_as_before() -> bool:
+            _switch(host, ifname, saved["features"])
+            changed[:] = _differences(snapshot(host, ifname), saved)
+            return not changed
+
+        if not comes_true(is_as_before, _RESTORE_S, 0.1):
+            raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
+
+    ipv6 = saved["disable_ipv6"]
+    do_each(
+        f"{host.name}: {ifname}",
+        # IPv6 takes no MTU below 1280: its folder of settings goes with one, and is a new one after it (addrconf.c)
+        partial(host.run, ["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])]),
+        *([] if ipv6 is None else [partial(host.write, ipv6_switch(ifname), ipv6)]),
+        partial(host.run, ["ip", "address", "flush", "dev", ifname, "to", str(BENCHMARK)]),
+        partial(host.run, ["ip", "link", "set", "dev", ifname, *state]),
+        verify,
+    )
 
 
 def _differences(now: dict[str, Any], saved: dict[str, Any]) -> list[str]:
@@ -150,6 +162,7 @@ def _switch(host: Host, ifname: str, wanted: dict[str, str]) -> None:
             host.run(["ethtool", "-K", ifname, *itertools.chain(*some)], check=False)
 
 
-def _ipv6(ifname: str) -> str:
+def ipv6_switch(ifname: str) -> str:
+    """File that switches IPv6 off on an interface; there is none while its MTU is below 1280."""
     # a dot in a name is no separator in a path below /proc/sys
     return f"/proc/sys/net/ipv6/conf/{ifname}/disable_ipv6"

@@ -9,14 +9,16 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 
 import secrets
 from collections.abc import Collection
+from contextlib import suppress
 from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, NetnsHost, SshHost
 from xdplab.hosts.kernel import detach_xdp, has_carrier, remove_link
+from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true, run_parallel
-from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, TestbedSpec, XdplabError
+from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, Steps, TestbedSpec, XdplabError
 from xdplab.model.inventory import PortRole
 from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
@@ -43,6 +45,9 @@ class HostsTestbed:
         controller = f"{controller_id()}/{spec.name}"  # the lock of that name says that there is no other one
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
+        self.left_alone: list[Host] = []
+        #: Of each host what its agent saw of interfaces when the killed run's last session ended.
+        self._left: dict[str, dict[str, list[int]]] = {}
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
 
     @property
@@ -161,41 +166,49 @@ class HostsTestbed:
         """Put the ports back as they were, end what runs on the hosts, and hang up."""
         if not self.lock.held:
             return
-        failures = self._put_ports_back()
-        for _ in range(_RECONNECTS if failures else 0):  # perhaps because the connection was lost
-            try:
-                if not self.reconnect():
+        with deferred():
+            steps = self._put_ports_back()
+            for _ in range(_RECONNECTS if steps.failed else 0):  # perhaps because the connection was lost
+                sessions = [host.session for host in self._hosts.values()]
+                with steps.step("connections"):
+                    self.reconnect()
+                if sessions == [host.session for host in self._hosts.values()]:
                     break
-            except XdplabError as exc:
-                failures.append(str(exc))
-                break
-            failures = self._put_ports_back()
-        for host in self._hosts.values():
-            host.close()
-        if not self.lock.changed:
-            self.lock.forget()
-        self.lock.release()
-        if failures:
-            raise XdplabError(f"{'; '.join(failures)}; `xdplab restore --testbed` with this file tries again")
+                steps = self._put_ports_back()
+            for what, call in (
+                *((f"{host.name}: hanging up", host.close) for host in self._hosts.values()),
+                ("state file", self.lock.forget_unchanged),
+                ("lock", self.lock.release),
+            ):
+                with steps.step(what):
+                    call()
+            if steps.failed:
+                raise XdplabError(f"{steps.reasons}; `xdplab restore --testbed` with this file tries again")
 
-    def _put_ports_back(self) -> list[str]:
-        """Each port as it was; what keeps one from it. What is left to do stays in the state file."""
-        failures = []
-        try:
-            cards.give_back(self.lock, self.dut)
-        except XdplabError as exc:
-            failures.append(str(exc))
-        saved = self.lock.state().get("ports", {})
+    def _put_ports_back(self) -> Steps:
+        """Each port as it was, or what keeps it from that. What is left to do stays in the state file."""
+        steps, state = Steps(), dict[str, Any]()
+        with steps.step("cards"):
+            self._give_cards_back()
+        with steps.step("state file"):
+            state = self.lock.state()
+        saved = state.get("ports", {})
+        # a setting that is still to be put back, such as an MTU, is so to what a run had made of the port, and the port
+        # after it
+        later = {*state.get("own_settings", ()), *(state.get("settings_ports", ()) if state.get("settings") else ())}
         for role in [role for role in saved if role in self.ports]:  # others are left alone, and that was said
-            port = self.ports[role]
-            try:
+            with steps.step(f"{self.spec.name}: {role}"):
+                port = self.ports[role]
                 port_settings.restore(port.host, port.ifname, saved[role])
-                del saved[role]
-            except XdplabError as exc:
-                failures.append(str(exc))
-        if self.lock.state():
-            self.lock.remember(ports=saved)
-        return failures
+                if role not in later:
+                    del saved[role]
+        with steps.step("state file"):
+            if state:
+                self.lock.remember(ports=saved)
+        return steps
+
+    def _give_cards_back(self) -> list[str]:
+        return [] if self.dut in self.left_alone else cards.give_back(self.lock, self.dut)
 
     def check_connections(self) -> None:
         """Ask each host something."""
@@ -205,73 +218,113 @@ class HostsTestbed:
         """Connect again where the connection was lost: with CPUs held, and with the namespaces of new sessions."""
         found: list[str] = []
         for _ in range(_RECONNECTS):
-            again = [host.name for host in self._hosts.values() if host.reconnect()]
+            steps, again = Steps(), list[str]()
+            for host in self._hosts.values():  # one that is gone does not keep the others from being put back
+                with steps.step(f"{host.name}: connecting"):
+                    again += [host.name] if host.reconnect() else []
             found += again
-            try:
-                if again:
-                    self._hold_cpus()
-                    cards.give_back(self.lock, self.dut)
-                    self.find_ports()
-                    for role in self.lock.state().get("ports", {}):  # as it was when somebody was about to change it
-                        port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
-            except LinkLost:
-                continue
-            return found
+            gone = bool(steps.failed)
+            if again:
+                self._take_up_again(steps)
+            if gone or not any(isinstance(each, LinkLost) for each in steps.failed):
+                steps.raise_failed()
+                return found
         raise HostLost(
             f"{', '.join(dict.fromkeys(found))}: the connection is lost each time; `xdplab restore` "
             "puts back what is still changed there"
         )
 
+    def _take_up_again(self, steps: Steps) -> None:
+        """After a connection was made again; ports as they were when somebody was about to change them."""
+        for what, call in (
+            ("CPUs", self._hold_cpus),
+            ("cards", self._give_cards_back),
+            ("ports", partial(self.find_ports, set(self.ports))),
+        ):
+            with steps.step(what):
+                call()
+        for role in self.lock.state().get("ports", {}):
+            if role in self.ports:
+                with steps.step(role):
+                    port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
+
     def clear_away(self, *, force: bool = False) -> list[str]:
-        """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder."""
+        """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder.
+
+        What fails keeps nothing else from it; a host or port with which something is wrong is left alone.
+        """
         if not self.lock.changed:
             return []
-        if gone := sorted(self.lock.roles - set(self.spec.ports)):
-            raise InputError(
-                f"{self.spec.name}: ports: {', '.join(gone)}: to be put back, and not in the file any more"
-            )
+        steps, done = Steps(), list[str]()
+        self.left_alone = list(self._hosts.values())
         for host in self._hosts.values():
-            host.open()
-        self._refuse_other_machines()
-        # that of the first restore: the next one's sessions have seen what others did meanwhile
-        left = self.lock.state().get("left") or {host.name: host.facts["left"] for host in self._hosts.values()}
-        self.lock.remember(left=left)
-        done = [f"{host.name}: {name} ended" for host in self._hosts.values() for name in host.facts["ended"]]
-        done += self._forget_reset_by_boot()
-        done += cards.give_back(self.lock, self.dut)
-        failures: list[XdplabError] = []
+            with steps.step(f"{host.name}: connecting"):
+                done += self._open_again(host)
+                self.left_alone.remove(host)
+        with steps.step("cards"):
+            done += self._give_cards_back()
         for role in sorted(self.lock.roles):
-            try:
+            with steps.step(role):
                 done += self._take_back(role, force=force)
-            except XdplabError as exc:
-                self.ports.pop(role, None)
-                failures.append(exc)
-        done += self._remove_links()
-        if failures:
-            kind = InputError if all(isinstance(each, InputError) for each in failures) else XdplabError
-            raise kind("; ".join(map(str, failures)))
+        if self.dut not in self.left_alone:
+            done += self._remove_links(steps)
+        steps.raise_failed()
         done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
         return done
 
-    def _refuse_other_machines(self) -> None:
-        """Another machine than the run's may have the address of a host by now."""
-        for host in self._hosts.values():
-            now, roles = host.identity, sorted(role for role in self.lock.roles if self._host_of[role] is host)
-            for what, was in self.lock.state().get("hosts", {}).get(host.name, {}).items():
-                if roles and "" not in (was, now[what]) and was != now[what]:
-                    forget = " ".join(f"--forget {role}" for role in roles)
-                    raise InputError(
-                        f"{host.name}: another machine answers: its {what} is {now[what]}, that of the run had {was}; "
-                        f"put back that one, or `xdplab restore {forget}`"
-                    )
-
-    def _take_back(self, role: PortRole, *, force: bool) -> list[str]:
-        """Find a port of the state file, and take its XDP program off.
+    def _open_again(self, host: SshHost) -> list[str]:
+        """Connect to a host of a run that was killed, if it is the same machine.
 
         Raises:
-            InputError: it is gone, or somebody has begun to need it.
+            InputError: another one has its address by now, or it is not reached.
+        """
+        host.open()
+        state, now = self.lock.state(), host.identity
+        roles = sorted(role for role in self.lock.roles if self._host_of.get(role) is host)
+        for what, was in state.get("hosts", {}).get(host.name, {}).items():
+            if roles and "" not in (was, now[what]) and was != now[what]:
+                forget = " ".join(f"--forget {role}" for role in roles)
+                raise InputError(
+                    f"{host.name}: another machine answers: its {what} is {now[what]}, that of the run had {was}; "
+                    f"put back that one, or `xdplab restore {forget}`"
+                )
+        # that of the first restore: the next one's sessions have seen what others did meanwhile
+        self._left = {**self._left, host.name: host.facts["left"], **state.get("left", {})}
+        with suppress(XdplabError):  # the disk is full: the next one does without
+            self.lock.remember(left=self._left)
+        done = [f"{host.name}: {name} ended" for name in host.facts["ended"]]
+        return done + self._forget_reset_by_boot(host)
+
+    def _forget_reset_by_boot(self, host: SshHost) -> list[str]:
+        """Ports, links and settings of a rebooted host are as after its boot, and stay so."""
+        if not self.lock.rebooted(host):
+            return []
+        state = self.lock.state()
+        if host is self.dut:
+            state.update(links=[], cards={}, settings={}, settings_ports=[])
+        for key in ("ports", "own_settings"):
+            state[key] = {role: was for role, was in state.get(key, {}).items() if self._host_of.get(role) is not host}
+        self.lock.remember(**state)
+        return [f"{host.name}: rebooted since, which reset what a run had changed"]
+
+    def _take_back(self, role: PortRole, *, force: bool) -> list[str]:
+        """Find a port of the state file, and take its XDP program off; else `ports` is without it.
+
+        Raises:
+            InputError: it is not in the file any more, it is gone, or somebody has begun to need it.
             XdplabError: it is another card.
         """
+        if role not in self.spec.ports:
+            raise InputError(f"{self.spec.name}: ports: {role}: to be put back, and not in the file any more")
+        if self._host_of[role] in self.left_alone:
+            return []
+        try:
+            return self._find_again(role, force=force)
+        except BaseException:
+            self.ports.pop(role, None)
+            raise
+
+    def _find_again(self, role: PortRole, *, force: bool) -> list[str]:
         try:
             self.find_ports({role})
         except InputError as exc:
@@ -281,7 +334,7 @@ class HostsTestbed:
             return []
         if role in state.get("ports", {}):  # before a knob is put back on it
             port_settings.refuse_other_card(port.host, port.ifname, state["ports"][role])
-        left = state["left"].get(port.host.name, {}).get(port.ifname, [0, 0, 0])
+        left = self._left[port.host.name].get(port.ifname, [0, 0, 0])
         try:
             refuse_if_needed(port.host, port.ifname, Ours(state.get("links", ()), left[2]))
         except InputError as exc:
@@ -307,36 +360,27 @@ class HostsTestbed:
             for key, value in theirs.items()
         ]
 
-    def _remove_links(self) -> list[str]:
+    def _remove_links(self, steps: Steps) -> list[str]:
         """Those that a killed forwarder made: of its names, and there when its session ended."""
-        done, state = [], self.lock.state()
-        links = state.get("links", ())
+        done = []
+        links = self.lock.state().get("links", [])
         ours = {*links, *(port.ifname for port in self.ports.values())}
-        for name in links:
-            if not self.dut.exists(f"/sys/class/net/{name}"):
-                continue
-            was, now = state["left"].get(self.dut.name, {}).get(name), self.dut.read(f"/sys/class/net/{name}/ifindex")
-            # an agent that was killed has seen nothing at its end
-            if str(was[0]) == now if was else name.startswith("xdplab"):
-                remove_link(self.dut, name, ours)
-                done.append(f"{self.dut.name}: link {name} removed")
-            else:
-                done.append(f"{self.dut.name}: link {name} was not there when the run ended: left alone")
-        self.lock.remember(links=[])
+        for name in list(links):
+            with steps.step(f"link {name}"):
+                if self.dut.exists(f"/sys/class/net/{name}"):
+                    done.append(self._remove_link(name, ours))
+                links.remove(name)
+        with steps.step("state file"):
+            self.lock.remember(links=links)
         return done
 
-    def _forget_reset_by_boot(self) -> list[str]:
-        """Ports, links and settings of a rebooted host are as after its boot, and stay so."""
-        state = self.lock.state()
-        ports = state.get("ports", {})
-        again = [host for host in self._hosts.values() if self.lock.rebooted(host)]
-        if self.dut in again:
-            state.update(links=[], cards={}, settings={}, settings_ports=[])
-        own = state.get("own_settings", {})
-        left = {role: saved for role, saved in ports.items() if self._host_of[role] not in again}
-        own = {role: saved for role, saved in own.items() if self._host_of[role] not in again}
-        self.lock.remember(**{**state, "ports": left, "own_settings": own})
-        return [f"{host.name}: rebooted since, which reset what a run had changed" for host in again]
+    def _remove_link(self, name: str, ours: Collection[str]) -> str:
+        was, now = self._left[self.dut.name].get(name), self.dut.read(f"/sys/class/net/{name}/ifindex")
+        # an agent that was killed has seen nothing at its end
+        if str(was[0]) != now if was else not name.startswith("xdplab"):
+            return f"{self.dut.name}: link {name} was not there when the run ended: left alone"
+        remove_link(self.dut, name, ours)
+        return f"{self.dut.name}: link {name} removed"
 
     def notes(self) -> list[str]:
         """Hosts whose connection was lost."""
@@ -378,20 +422,25 @@ class HostsTestbed:
         Raises:
             InputError: one is not there, or another testbed measures with it.
         """
+        steps = Steps()
         for role, given in self.spec.ports.items():
-            if roles is not None and role not in roles:
-                continue
-            host = self._host_of[role]
-            if given.ifname is None:
-                known = self.ports[role].mac if role in self.ports else given.mac or ""
-                self.ports[role] = Port(role, host, given.title, known, self.spec.mtu, lasting=True, trex=given.trex)
-                continue
-            link = port_settings.read_link(host, given.ifname)
-            mac, mtu, netns = str(link["address"]), self.spec.mtu, self._netns(role)
-            self.ports[role] = Port(role, host, given.ifname, mac, mtu, netns=netns, lasting=True)
+            if roles is None or role in roles:
+                with steps.step(role):
+                    self.ports[role] = self._find_port(role, given)
         for host in self._hosts.values():
             mine = [port.ifname for port in self.ports.values() if port.host is host and port.trex is None]
-            host.hold_ports(mine)
+            if mine:
+                with steps.step(host.name):
+                    host.hold_ports(mine)
+        steps.raise_failed()
+
+    def _find_port(self, role: PortRole, given: PortSpec) -> Port:
+        host, mtu = self._host_of[role], self.spec.mtu
+        if given.ifname is None:
+            known = self.ports[role].mac if role in self.ports else given.mac or ""
+            return Port(role, host, given.title, known, mtu, lasting=True, trex=given.trex)
+        mac = str(port_settings.read_link(host, given.ifname)["address"])
+        return Port(role, host, given.ifname, mac, mtu, netns=self._netns(role), lasting=True)
 
     def _netns(self, role: PortRole) -> str | None:
         """How the tester's host opens the namespace of a port's host; None: its own, or on another machine."""

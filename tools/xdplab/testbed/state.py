@@ -2,11 +2,13 @@
 """The lock and the state file of a testbed: one run at a time, and clean-up possible after kill -9."""
 
 import fcntl
+import hashlib
 import json
 import os
 import stat
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -119,10 +121,10 @@ class TestbedLock:
                     f"`xdplab restore`"
                 )
             time.sleep(0.01)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
         self._file = file
+        with suppress(OSError):  # on a full disk the lock holds all the same, and nobody learns whose it is
+            os.ftruncate(file.fileno(), 0)
+            os.pwrite(file.fileno(), str(os.getpid()).encode(), 0)
         try:
             self._refuse_other_file()
         except XdplabError:
@@ -166,17 +168,34 @@ class TestbedLock:
         raise XdplabError(f"{self.path}: {reason}; put back what it names, and remove it")
 
     def remember(self, **state: Any) -> None:
-        """Merge into the state file, atomically and before the thing itself is done; it survives a loss of power."""
+        """Merge into the state file, atomically and before the thing itself is done; it survives a loss of power.
+
+        Raises:
+            XdplabError: it cannot be written, and is as before.
+        """
         before = self.state()
         merged = {**before, **state}
         if merged == before and self.path.exists():
             return
+        try:
+            self._write(json.dumps(merged).encode())
+        except OSError as exc:
+            raise XdplabError(f"{self.path}: {exc.strerror}; `xdplab restore` puts back what it names") from None
+
+    def _write(self, data: bytes) -> None:
         partial = self.path.with_suffix(".partial")
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(merged, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.path)
+        try:
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path)
+        except OSError:
+            size = self.path.stat().st_size if self.path.exists() else 0
+            if len(data) > size:
+                raise
+            with self.path.open("rb+") as file:  # the disk is full: what is put back goes from the file all the same
+                file.write(data.ljust(size))
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -239,22 +258,25 @@ class TestbedLock:
         for key in ("ports", "cards", "own_settings"):
             state[key] = {role: saved for role, saved in state.get(key, {}).items() if role not in ports}
         state["settings_ports"] = [role for role in state.get("settings_ports", ()) if role not in ports]
-        kept = {name: _without(saved, ports.values()) for name, saved in state.get("settings", {}).items()}
-        state["settings"] = {name: saved for name, saved in kept.items() if saved != {}}
+        for key in ("settings", "settings_set"):
+            kept = {name: _without(saved, ports.values()) for name, saved in state.get(key, {}).items()}
+            state[key] = {name: saved for name, saved in kept.items() if saved != {}}
         if {"b0", "b1"} & {*ports} and not {"b0", "b1"} & {*state["ports"]}:
             state |= {"links": [], "settings": {}}
         self.remember(**state)
 
-    def forget(self) -> None:
-        """Everything has been removed and put back."""
-        self.path.unlink(missing_ok=True)
+    def forget_unchanged(self) -> None:
+        """Remove the state file, unless something is left to be put back."""
+        if not self.changed:
+            self.path.unlink(missing_ok=True)
 
 
 class SystemLock(TestbedLock):
     """The lock on settings of a machine: two testbeds of one machine must not save each other's values."""
 
     def __init__(self, machine: Host) -> None:
-        super().__init__(f"system_{machine.read(_BOOT_ID)}")  # no testbed can be called so
+        # no testbed can be called so; a digest, because a host's own words are no file name
+        super().__init__(f"system_{hashlib.sha256(machine.read(_BOOT_ID).encode()).hexdigest()[:32]}")
         self._title = f"settings of {machine.name}"
 
 

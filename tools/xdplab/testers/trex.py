@@ -28,6 +28,7 @@ from xdplab.model import (
     TrialResult,
     TrialSpec,
     XdplabError,
+    do_each,
 )
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import OWN_CARDS, RxChoice, Tester, TesterContext
@@ -159,12 +160,9 @@ class Trex(Tester):
 
     def close(self) -> None:
         """End bridge and server, and put NAPI back."""
-        if self._bridge is not None:
-            self._bridge.stop()
-        if self._server is not None:
-            self._server.stop()
-        self._napi.close()
+        running = [each.stop for each in (self._bridge, self._server) if each is not None]
         self._bridge = self._server = self._ports = None
+        do_each(self.name, *running, self._napi.close)
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

@@ -206,7 +206,6 @@ class TrexServer(Server):
             log=folder / "server.log",
             cpus=sorted(set(self.cpus)),
             env={"LD_LIBRARY_PATH": f"{there}:{there}/so/{os.uname().machine}"},
-            die_with_us=True,
         )
 
     def _listens(self) -> bool:

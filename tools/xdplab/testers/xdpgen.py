@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from xdplab.model import (
     TrafficSpec,
     TrialResult,
     TrialSpec,
+    do_each,
 )
 from xdplab.model.flow_figures import MAX_FLOWS
 from xdplab.testbed import Port, Testbed, TesterPorts
@@ -127,9 +129,8 @@ class Xdpgen(Tester):
 
     def close(self) -> None:
         """End its processes."""
-        while self._sessions:
-            self._sessions.popitem()[1].stop()
-        self._at_ports = False
+        sessions, self._sessions, self._at_ports = self._sessions, {}, False
+        do_each(self.name, *(session.stop for session in sessions.values()))
 
     def identity(self) -> Mapping[str, str] | None:
         """The programs, by their digests, and the settings."""
@@ -177,8 +178,7 @@ class _Session:
 
     def stop(self) -> None:
         """End both."""
-        self._process.signal(signal.SIGTERM)
-        self._started.close()
+        do_each("xdpgen", partial(self._process.signal, signal.SIGTERM), self._started.close)
 
     def _receive(self, timeout_s: float) -> str | None:
         try:
@@ -197,7 +197,7 @@ def _reflector(context: TesterContext) -> Running:
     mirror.host.make_folder(folder)
     output = folder / "reflector.out"
     argv = [built("xdpfwd", mirror.host), f"--if0={mirror.ifname}", "--mode=native", "--hairpin"]
-    process = mirror.host.start(argv, log=folder / "reflector.log", stdout=output, die_with_us=True)
+    process = mirror.host.start(argv, log=folder / "reflector.log", stdout=output)
     if not said_something(mirror.host, output, process, 5.0):
         process.stop()
         raise PointFailed(f"reflector on {mirror.host.name}: {' | '.join(process.log_tail(2)) or 'not ready'}")

@@ -99,7 +99,6 @@ class XskTester(Tester):
                 stdin=json.dumps(self._configuration(context, trial)),
                 stdout=answer,
                 log=context.workdir / "xsk-tester.log",
-                die_with_us=True,  # it lives outside the testbed's namespaces, where `xdplab restore` looks
             )
             try:
                 while_well(process.wait, process, context, trial, self.name)
@@ -132,7 +131,6 @@ class XskTester(Tester):
             stdin=json.dumps({**self._sockets(), **own, "cpus": [context.layout.tester_tx]}),
             stdout=output,
             log=context.workdir / "xsk-mirror.log",
-            die_with_us=True,
         )
         try:
             if not said_something(host, output, process, 10.0):

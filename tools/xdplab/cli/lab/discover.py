@@ -6,6 +6,7 @@ What is changed on a host is whether an offered interface is up: those that were
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -21,7 +22,7 @@ from xdplab.hosts.cables import probe_cables
 from xdplab.hosts.kernel import has_carrier
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.hosts.waiting import comes_true
-from xdplab.model import InputError, TestbedSpec, validated
+from xdplab.model import InputError, TestbedSpec, do_each, validated
 from xdplab.model.inventory import PortRole
 from xdplab.results.writing import write_whole
 from xdplab.testbed import TestbedLock
@@ -52,7 +53,7 @@ def discover(
         if each and each.exists():
             raise InputError(f"{each}: is there already; give another name, or remove it")
     lock = TestbedLock(lab.name)
-    with interruptible(), ExitStack() as stack:
+    with interruptible(""), ExitStack() as stack:
         lock.acquire()
         stack.callback(lock.release)
         hosts: dict[Part, SshHost] = {}
@@ -104,8 +105,8 @@ def _up(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> Iterator[Non
         yield
     finally:
         with deferred():
-            for host, ifname in brought:
-                host.run(["ip", "link", "set", "dev", ifname, "down"], check=False)
+            down = ["ip", "link", "set", "down", "dev"]
+            do_each("links", *(partial(host.run, [*down, ifname], check=False) for host, ifname in brought))
 
 
 def _with_link(hosts: Mapping[Part, SshHost], ends: Mapping[End, Card]) -> list[End]:

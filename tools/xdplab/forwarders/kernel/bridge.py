@@ -2,6 +2,7 @@
 """The Linux bridge, with VLANs and VXLAN."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Counting, Dut, NoOptions
@@ -11,7 +12,7 @@ from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import ip_batch
-from xdplab.model import PointFailed, Unsupported
+from xdplab.model import PointFailed, Unsupported, do_each
 from xdplab.model.pipeline import SIZED
 
 #: Not `br0`, which a machine may have; one for each pair of ports that containers stand between.
@@ -59,14 +60,13 @@ class _Bridge(Instance):
     def stop(self) -> None:
         """Remove the bridge; its ports become free."""
         host = self.dut.host
-        for bridge in _BRIDGES[: self.dut.pipeline.pods + 1]:
-            host.run(["ip", "link", "delete", bridge], check=False)
-        self._pods.remove()
+        commands = [["ip", "link", "delete", bridge] for bridge in _BRIDGES[: self.dut.pipeline.pods + 1]]
         if self.dut.pipeline.kind == "vxlan":
             _, there = sides(self.dut)
-            host.run(["ip", "link", "delete", _TUNNEL], check=False)
-            host.run(["ip", "neigh", "delete", there.next_hop, "dev", there.ifname], check=False)
-            host.run(["ip", "address", "delete", f"{there.address}/32", "dev", there.ifname], check=False)
+            commands.append(["ip", "link", "delete", _TUNNEL])
+            commands.append(["ip", "neigh", "delete", there.next_hop, "dev", there.ifname])
+            commands.append(["ip", "address", "delete", f"{there.address}/32", "dev", there.ifname])
+        do_each(self.name, *(partial(host.run, command, check=False) for command in commands), self._pods.remove)
 
     def _connected(self, ports: Sequence[str]) -> Sequence[Sequence[str]]:
         """Ports of each bridge."""

@@ -14,7 +14,7 @@ from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.forwarders.work import NAT_ADDRESS, TRAP, Side, acl_rules, prefixes, sides
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import ip_batch
-from xdplab.model import MissingProgram, Model
+from xdplab.model import MissingProgram, Model, do_each
 from xdplab.model.pipeline import ROUTED
 
 _TABLE = "xdplab"
@@ -81,15 +81,17 @@ class _Router(Instance):
     def stop(self) -> None:
         """Rules and routes."""
         host = self.dut.host
-        if self.takes_nft:
-            host.run(["nft", "delete", "table", "ip", _TABLE], check=False)
-        host.run(["ip", "route", "delete", "blackhole", str(TRAP)], check=False)
+        commands = [["nft", "delete", "table", "ip", _TABLE]] if self.takes_nft else []
+        commands.append(["ip", "route", "delete", "blackhole", str(TRAP)])
         for side in sides(self.dut):
-            host.run(["ip", "route", "flush", "dev", side.ifname], check=False)
-            host.run(["ip", "address", "flush", "dev", side.ifname], check=False)
-            host.run(["ip", "neigh", "flush", "dev", side.ifname, "nud", "permanent"], check=False)
-        for path, value in self._found.items():
-            host.write(path, value)
+            commands.append(["ip", "route", "flush", "dev", side.ifname])
+            commands.append(["ip", "address", "flush", "dev", side.ifname])
+            commands.append(["ip", "neigh", "flush", "dev", side.ifname, "nud", "permanent"])
+        do_each(
+            self.name,
+            *(partial(host.run, command, check=False) for command in commands),
+            *(partial(host.write, path, value) for path, value in self._found.items()),
+        )
 
 
 class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing):

@@ -13,7 +13,7 @@ from xdplab.forwarders.pods import ON_VETH, Pods, hops
 from xdplab.forwarders.process import EventProcess, InstanceForwarder, by_hash
 from xdplab.hosts import Host, Running
 from xdplab.hosts.bpf import built, why_not_built
-from xdplab.model import Model, NamesProgram
+from xdplab.model import Model, NamesProgram, do_each
 
 
 class XdpOptions(Model):
@@ -66,10 +66,7 @@ class _Redirect(EventProcess):
 
     def stop(self) -> None:
         """All."""
-        for each in self._further:
-            each.stop()
-        super().stop()
-        self._pods.remove()
+        do_each(self.name, *(each.stop for each in self._further), super().stop, self._pods.remove)
 
 
 class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):

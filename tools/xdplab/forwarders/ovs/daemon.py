@@ -14,7 +14,7 @@ from xdplab.forwarders.process import Instance
 from xdplab.hosts import Running
 from xdplab.hosts.kernel import thread_ids
 from xdplab.hosts.waiting import how_it_ended
-from xdplab.model import PointFailed, XdplabError
+from xdplab.model import PointFailed, XdplabError, do_each
 
 #: Not `br0`, which a machine may have.
 BRIDGE = "xdplab0"
@@ -85,8 +85,7 @@ class Ovs(Instance):
             with contextlib.suppress(XdplabError):
                 self.control("exit", "--cleanup", timeout_s=5.0)
                 daemon.wait(5.0)
-        for process in reversed(self._processes.values()):
-            process.stop()
+        do_each("Open vSwitch", *(process.stop for process in reversed(self._processes.values())))
 
     def ended(self) -> str | None:
         """Which process ended, and how."""

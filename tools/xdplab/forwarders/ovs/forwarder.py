@@ -45,7 +45,7 @@ from xdplab.hosts.kernel import (
     why_no_tap,
     why_no_zero_copy,
 )
-from xdplab.model import CpuLayout, Model, Unsupported
+from xdplab.model import CpuLayout, Model, Unsupported, do_each
 from xdplab.model.pipeline import KINDS
 
 #: Lines that the daemon may have logged until frames come through.
@@ -147,9 +147,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
 
     def stop(self) -> None:
         """And what its topology has made."""
-        super().stop()
-        if self._topology is not None:
-            self._topology.remove()
+        do_each(self.name, super().stop, *([self._topology.remove] if self._topology is not None else []))
 
     def forwarding_threads(self) -> dict[int, int]:
         """As `threads` says, and the main thread where its topology has ports of it."""
@@ -385,9 +383,12 @@ class OvsKernel(OvsForwarder[OvsOptions]):
     def stop(self) -> None:
         """A daemon that was killed leaves the datapath, with its ports."""
         dut = self._instance.dut if self._instance else None
-        super().stop()
-        if dut is not None and DATAPATH in link_names(dut.host):
-            remove_link(dut.host, DATAPATH, {*self.own_links, *(port.ifname for port in dut.ports)})
+
+        def remove_datapath() -> None:
+            if dut is not None and DATAPATH in link_names(dut.host):
+                remove_link(dut.host, DATAPATH, {*self.own_links, *(port.ifname for port in dut.ports)})
+
+        do_each(self.name, super().stop, remove_datapath)
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
         """A port of the kernel's datapath."""

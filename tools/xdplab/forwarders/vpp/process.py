@@ -5,7 +5,9 @@ import hashlib
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from xdplab.forwarders.base import Dut
@@ -15,7 +17,7 @@ from xdplab.forwarders.vpp.program import rendered
 from xdplab.forwarders.vpp.runtime import NodeCounts
 from xdplab.hosts.kernel import thread_ids
 from xdplab.hosts.waiting import how_it_ended
-from xdplab.model import PointFailed, Unsupported
+from xdplab.model import PointFailed, Unsupported, do_each
 
 _START_TIMEOUT_S = 20.0
 #: Between bind(2), which makes a socket's file, and listen(2) nobody can connect.
@@ -157,16 +159,18 @@ class Vpp(Instance):
 
     def stop(self) -> None:
         """Interfaces first, so that XDP programs go with them, then the process, then its shared memory."""
-        if self._control is not None:
-            if self.ended() is None:
-                try:
-                    for interface in self.interfaces:
-                        self._detach(self._control, interface)
-                except (PointFailed, Unsupported):
-                    pass  # the process ends now; the run takes off and verifies what it left on the ports
-            self._control.close()
-        self._running.stop(5.0)
-        self._remove_shared_memory()
+        process = partial(self._running.stop, 5.0)
+        if self._control is None:
+            do_each(self.name, process, self._remove_shared_memory)
+        else:
+            leave_ports = partial(self._leave_ports, self._control)
+            do_each(self.name, leave_ports, self._control.close, process, self._remove_shared_memory)
+
+    def _leave_ports(self, control: VppControl) -> None:
+        if self.ended() is None:
+            with suppress(PointFailed, Unsupported):  # the run takes off and verifies what it leaves on the ports
+                for interface in self.interfaces:
+                    self._detach(control, interface)
 
     def _remove_shared_memory(self) -> None:
         where = "/dev/shm"  # noqa: S108 - where VPP puts it

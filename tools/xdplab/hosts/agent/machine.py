@@ -74,8 +74,8 @@ class Finished(NamedTuple):
 class Machine:
     """The machine that this runs on.
 
-    `folder`: where alone folders and new files may be made, and removed; None: anywhere. `tied`: what is started to die
-    with its starter is bound to the thread that starts it; else somebody calls `end_processes` in the end.
+    `folder`: where alone folders and new files may be made, and removed; None: anywhere. `tied`: what is started ends
+    with the thread that starts it; else somebody calls `end_all` in the end.
     """
 
     def __init__(self, folder: str | None = None, *, tied: bool = True) -> None:
@@ -143,12 +143,13 @@ class Machine:
         env: Mapping[str, str] | None = None,
         stdin: str | None = None,
         hold_stdin: bool = False,
-        die_with_us: bool = False,
         converse: bool = False,
     ) -> int:
         """Start a command on `cpus` in a session of its own; its process id. `converse`: by `send` and `receive`."""
         taskset = ["taskset", "--cpu-list", ",".join(map(str, cpus))] if cpus else []
-        tied = ["setpriv", "--pdeathsig", "TERM"] if die_with_us and self._tied else []
+        tied = ["setpriv", "--pdeathsig", "TERM"] if self._tied else []
+        if argv and shutil.which(argv[0], path=(env or {}).get("PATH")) is None:  # else one of those would miss it
+            raise Refused(argv[0], "missing")
         piped = stdin is not None or hold_stdin or converse
         with contextlib.ExitStack() as stack:
             err = stack.enter_context(_create(log))

@@ -23,6 +23,10 @@ from xdplab.hosts.agent.processes import end_all, reap
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Of an answer; the controller takes no longer one.
+ANSWER_BYTES = 32 << 20
+#: Of what is in the lock file, which is there from the first session on: a disk that is full later changes nothing.
+_LOCK_BYTES = 4096
 #: How long an earlier agent of the same controller may take to end.
 _TAKE_OVER_S = 15.0
 _REAP_S = 5.0
@@ -56,7 +60,9 @@ def main() -> None:
     finally:
         _ignore()
         machine.forking.acquire()  # for good: a request that is late starts nothing
-        _put(lock, {"ended": end_all(), "left": machine.ports_left(left)})
+        at_the_end = {"ended": end_all(), "left": machine.ports_left(left)}
+        with contextlib.suppress(OSError):
+            _put(lock, at_the_end)
         os._exit(0)
 
 
@@ -103,8 +109,9 @@ def _content(lock: int) -> dict[str, Any]:
 
 
 def _put(lock: int, content: dict[str, Any]) -> None:
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, json.dumps(content).encode(), 0)
+    data = json.dumps(content).encode().ljust(_LOCK_BYTES)
+    os.pwrite(lock, data, 0)
+    os.ftruncate(lock, len(data))
 
 
 def _facts() -> dict[str, Any]:
@@ -181,8 +188,12 @@ _saying = threading.Lock()
 
 
 def _say(answer: dict[str, Any]) -> None:
+    data = json.dumps(answer).encode()
+    if len(data) > ANSWER_BYTES:
+        refused = {"id": answer.get("id"), "error": f"an answer of {len(data)} bytes is too long", "kind": "error"}
+        data = json.dumps(refused).encode()
     with _saying, contextlib.suppress(OSError):  # nobody is there any more: standard input says so too
-        sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.write(data + b"\n")
         sys.stdout.buffer.flush()
 
 

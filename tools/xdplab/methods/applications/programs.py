@@ -217,7 +217,7 @@ class Programs:
         log, each = self.folder / "client.log", self.folder / "sockperf.csv"
         ask = sockperf.ping_pong(self.ends.server_address, _SOCKPERF_PORT, spec.request_bytes, spec.duration_s, each)
         with self._server(sockperf.server(self.ends.server_address, _SOCKPERF_PORT), _SOCKPERF_PORT):
-            client = host.start(ask, log=log, cpus=[self.layout.tester_tx], die_with_us=True)
+            client = host.start(ask, log=log, cpus=[self.layout.tester_tx])
 
             def rest() -> Outcome:
                 if client.wait(sockperf.seconds(spec.duration_s) + _GRACE_S) is None:

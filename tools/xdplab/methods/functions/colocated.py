@@ -103,7 +103,7 @@ class Colocated:
     def _start(self, host: Host, argv: Sequence[str]) -> Running:
         cpu = self.dut.layout.forwarder if self.traffic == "job" else self.dut.layout.tester_tx
         answer = self._folder / "answer"
-        return host.start(argv, log=self._folder / "client.log", stdout=answer, cpus=[cpu], die_with_us=True)
+        return host.start(argv, log=self._folder / "client.log", stdout=answer, cpus=[cpu])
 
     def _output(self, process: Running) -> str:
         try:

@@ -154,9 +154,7 @@ def cache_misses(host: Host, cpu: int, folder: Path) -> Iterator[dict[str, int |
         return
     log = folder / "perf.log"
     # perf prints when its own command ends, or at SIGINT
-    process = host.start(
-        ["perf", "stat", "-x,", "-e", "cache-misses", "-C", str(cpu), "--", "sleep", "3600"], log=log, die_with_us=True
-    )
+    process = host.start(["perf", "stat", "-x,", "-e", "cache-misses", "-C", str(cpu), "--", "sleep", "3600"], log=log)
     found: dict[str, int | str] = {}
     try:
         yield found

@@ -34,7 +34,7 @@ class Probes:
     def __init__(self, dut: Dut, name: str, argv: Sequence[str], end_s: float = 10.0) -> None:
         self._host, self._output, self._name, self._end_s = dut.host, dut.rundir / f"{name}.out", name, end_s
         self._running = dut.host.start(
-            argv, log=dut.rundir / f"{name}.log", stdout=self._output, cpus=dut.layout.housekeeping, die_with_us=True
+            argv, log=dut.rundir / f"{name}.log", stdout=self._output, cpus=dut.layout.housekeeping
         )
 
     def wait_until_ready(self, timeout_s: float = 5.0) -> None:

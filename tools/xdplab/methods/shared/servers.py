@@ -47,7 +47,7 @@ def running(host: Host, argv: Sequence[str], port: int, *, log: Path, cpu: int) 
     Raises:
         PointFailed: neither within 5 s.
     """
-    process = host.start(argv, log=log, cpus=[cpu], die_with_us=True)
+    process = host.start(argv, log=log, cpus=[cpu])
     try:
         wait_until(lambda: process.poll() is not None or _listens(host, port), _READY_S, f"{argv[0]}: its socket")
         yield process

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from xdplab.cli.lab.cabling import End, roles_of
-from xdplab.cli.lab.cpus import Proposal, propose, topology
+from xdplab.cli.lab.cpus import FRAME_BYTES, Proposal, Senders, propose, senders, topology
 from xdplab.cli.lab.look import Card, cards, none_offered, offered, speed_of
 from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.cli.lab.written import testbed_text
@@ -23,13 +23,14 @@ from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, TestbedSpec, validated
 from xdplab.model.inventory import PortRole
 from xdplab.results.writing import write_whole
+from xdplab.runner.calibrations import sender_pps
 from xdplab.testbed import TestbedLock
 from xdplab.testbed.real import controller_id
 
 #: A link of 100 Gbit/s takes some seconds to train.
 _LINK_S = 10.0
-#: CPUs that each part has a use for: what sends, what forwards and what keeps house next to them.
-_CPUS: dict[Part, int] = {"tester": 2, "forwarder": 4, "far": 1}
+#: CPUs that each part has a use for: what sends and receives, what forwards and what keeps house next to them.
+_CPUS: dict[Part, int] = {"tester": 16, "forwarder": 4, "far": 1}
 
 #: Asks which of the cards of a part may be used; None: nobody can be asked.
 Ask = Callable[[Part, list[Card]], tuple[str, ...]]
@@ -62,11 +63,24 @@ def discover(lab: LabHosts, path: Path, ask: Ask | None, note: Callable[[str], N
             roles = roles_of(heard, [end for end in ends if end not in linked])
             found = {end: card._replace(speed_mbps=speed_of(hosts[end.part], end.ifname)) for end, card in ends.items()}
         cpus = _proposals(hosts, roles, found)
-    text = testbed_text(lab, roles, found, cpus)
+    sending = senders(found[roles["a0"]].speed_mbps, sender_pps(lab.name, FRAME_BYTES), _testers(lab, cpus))
+    cpus["tester"] = _as_many(cpus["tester"], sending)
+    text = testbed_text(lab, roles, found, cpus, sending)
     validated(TestbedSpec, yaml.safe_load(text), str(path))
     write_whole(path, text)
     for part, proposal in cpus.items():
         note(f"{part}: cpus {list(proposal.cpus)}: {proposal.why}" if proposal else f"{part}: cpus left to xdplab")
+
+
+def _testers(lab: LabHosts, cpus: Mapping[Part, Proposal | None]) -> int:
+    """CPUs that its data path may use; few are known of where another host is the same machine."""
+    proposal = cpus["tester"]
+    return len(lab.tester.cpus or (proposal.cpus if proposal else ()))
+
+
+def _as_many(proposal: Proposal | None, sending: Senders) -> Proposal | None:
+    """CPUs of the tester that are used: as many receive as send."""
+    return proposal and proposal._replace(cpus=proposal.cpus[: 2 * sending.number])
 
 
 def _chosen(part: Part, host: SshHost, lab: LabHosts, ask: Ask | None, *, force: bool) -> list[Card]:

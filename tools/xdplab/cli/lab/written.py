@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import yaml
 
 from xdplab.cli.lab.cabling import End
-from xdplab.cli.lab.cpus import Proposal
+from xdplab.cli.lab.cpus import Proposal, Senders
 from xdplab.cli.lab.look import Card
 from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.model.inventory import LINKS, PortRole
@@ -20,7 +20,11 @@ _PARTS = {
 
 
 def testbed_text(
-    lab: LabHosts, roles: Mapping[PortRole, End], found: Mapping[End, Card], cpus: Mapping[Part, Proposal | None]
+    lab: LabHosts,
+    roles: Mapping[PortRole, End],
+    found: Mapping[End, Card],
+    cpus: Mapping[Part, Proposal | None],
+    sending: Senders,
 ) -> str:
     """YAML of a testbed of kind `hosts`."""
     lines = [
@@ -33,6 +37,7 @@ def testbed_text(
         "kind: hosts",
         "mtu: 1500                        # of all ports; up to 9702, above 3498 only for what docs/first-lab.md says",
         "queues: 1                        # of the forwarder's ports; more need flows (traffic.flows) to spread",
+        f"senders: {sending.number}                       # {sending.why}",
         "hosts:",
     ]
     for part, host in lab.hosts.items():

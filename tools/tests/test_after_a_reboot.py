@@ -220,6 +220,26 @@ def test_another_card_of_the_same_name_is_not_given_what_was_saved(machines: dic
     assert machines["dut"].files[file] == "0"
 
 
+@pytest.mark.parametrize(("now", "after"), [("3", "0"), ("7", "7")])
+def test_what_both_a_run_and_a_point_had_set_is_as_before_the_run(
+    now: str, after: str, machines: dict[str, Machine]
+) -> None:
+    killed_run()
+    name, file = "napi_defer_hard_irqs", "/sys/class/net/p0/napi_defer_hard_irqs"
+    machines["dut"].files[file] = now
+    run, point = ({name: {"p0": found}} for found in "02")
+    TestbedLock("lab").remember(
+        own_settings={"b0": run},
+        own_settings_set={"b0": {name: {"p0": "2"}}},
+        settings=point,
+        settings_set={name: {"p0": "3"}},
+        settings_ports=["b0"],
+    )
+    recover(SPEC)
+    assert machines["dut"].files[file] == after
+    assert not TestbedLock("lab").path.exists()
+
+
 def test_another_machine_is_left_alone_and_keeps_restore_from_no_other(
     machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,3 +181,14 @@ def test_a_calibration_that_cannot_be_read_is_reported_and_replaced(results: Pat
     _, notes = a_run(results)
     assert trials(notes) == 3
     assert trials(a_run(results)[1]) == 0
+
+
+def test_what_is_kept_says_what_a_cpu_of_xdpgen_sends(results: Path) -> None:
+    made, _ = a_run(results)
+    (path,) = calibrations.volatile_dir().glob("*.calibrations")
+    assert calibrations.sender_pps(path.stem, made.frame_bytes) is None  # that was another tester
+    path.write_text(path.read_text("utf-8").replace(r"\"fake\"", r"\"xdpgen\""), "utf-8")
+    assert calibrations.sender_pps(path.stem, made.frame_bytes) == made.top_pps
+    assert calibrations.sender_pps(path.stem, made.frame_bytes + 1) is None
+    path.write_text("{", "utf-8")
+    assert calibrations.sender_pps(path.stem, made.frame_bytes) is None

@@ -12,10 +12,10 @@ import yaml
 from lab.command import Done
 
 from xdplab.cli.lab.cabling import End, roles_of
-from xdplab.cli.lab.cpus import Proposal, Topology, propose, topology
+from xdplab.cli.lab.cpus import Proposal, Senders, Topology, propose, senders, topology
 from xdplab.cli.lab.look import Card, cards, none_offered, offered
 from xdplab.cli.lab.trex import trex_config
-from xdplab.cli.lab.wanted import lab_hosts
+from xdplab.cli.lab.wanted import Part, lab_hosts
 from xdplab.cli.lab.written import testbed_text as text_of_testbed
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec
@@ -46,6 +46,10 @@ def test_cables_say_the_roles_of_three_hosts_and_the_direct_link() -> None:
 
 def test_a_tester_may_have_both_ends() -> None:
     assert roles_of(joined((A0, B0), (A1, B1)), []) == {"a0": A0, "b0": B0, "b1": B1, "c0": A1}
+
+
+def test_one_interface_of_each_is_a_testbed_for_hairpin() -> None:
+    assert roles_of(joined((A0, B0)), []) == {"a0": A0, "b0": B0}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,24 @@ def test_isolated_cpus_are_said() -> None:
     assert propose(TWO_NODES._replace(isolated=(6, 7)), 1, 2) == Proposal(
         (6, 7), "on NUMA node 1 of the card, one thread of each core, not core 0, isolated from other programs"
     )
+
+
+@pytest.mark.parametrize(
+    ("speed_mbps", "measured_pps", "cpus", "count", "why"),
+    [
+        (None, None, 16, 1, "CPUs that send for each of the tester's ports"),
+        (1_000, None, 16, 1, "1 Gbit/s are 1.49 Mpps of 64 bytes; 4 Mpps a CPU, assumed"),
+        (10_000, None, 16, 4, "10 Gbit/s are 14.9 Mpps of 64 bytes; 4 Mpps a CPU, assumed"),
+        (10_000, 8e6, 16, 2, "10 Gbit/s are 14.9 Mpps of 64 bytes; 8 Mpps a CPU, as measured"),
+        (25_000, None, 16, 8, "25 Gbit/s are 37.2 Mpps of 64 bytes; 4 Mpps a CPU, assumed: 10 would fill it"),
+        (10_000, None, 7, 2, "10 Gbit/s are 14.9 Mpps of 64 bytes; 4 Mpps a CPU, assumed: 4 would fill it"),
+        (100_000, None, 0, 1, "100 Gbit/s are 149 Mpps of 64 bytes; 4 Mpps a CPU, assumed: 38 would fill it"),
+    ],
+)
+def test_as_many_cpus_send_as_fill_the_link_and_as_many_receive(
+    speed_mbps: int | None, measured_pps: float | None, cpus: int, count: int, why: str
+) -> None:
+    assert senders(speed_mbps, measured_pps, cpus) == Senders(count, why)
 
 
 def test_this_machine_tells_its_cpus() -> None:
@@ -251,14 +273,16 @@ def test_the_file_says_what_was_found_and_is_a_testbed() -> None:
     found[A1] = found[A1]._replace(speed_mbps=None)
     cpus = {"tester": propose(TWO_NODES, 1, 2), "forwarder": None}
     roles = roles_of(joined((A0, B0), (A1, B1)), [])
-    text = text_of_testbed(given(), roles, found, cpus, None)  # type: ignore[arg-type]
+    text = text_of_testbed(given(), roles, found, cpus, Senders(2, "for the link"), None)  # type: ignore[arg-type]
     spec = TestbedSpec.model_validate(yaml.safe_load(text))
+    assert spec.senders == 2
     assert spec.ports["b0"].model_dump() == {
         "host": "forwarder", "ifname": "ens2f0", "mac": "02:00:00:00:00:02", "driver": "ice", "pci": "0000:18:00.0",
         "speed_mbps": 100_000, "trex": None,
     }  # fmt: skip
     assert spec.hosts["tester"].cpus == (4, 5)
     for words in (
+        "senders: 2                       # for the link",
         "#     tester ens1f0 (a0) ---- (b0) forwarder ens2f0",
         "cpus: [4, 5]  # on NUMA node 1 of the card, one thread of each core, not core 0",
         "# cpus: left to xdplab, because another host is the same machine",
@@ -276,7 +300,8 @@ def test_a_trex_gets_the_cards_of_the_tester_by_their_address_on_the_bus() -> No
         for n, end in enumerate((A0, A1, B0, B1, d0, d1))
     }
     roles = roles_of(joined((A0, B0), (A1, B1), (d0, d1)), [])
-    text = text_of_testbed(given(), roles, found, {"tester": None, "forwarder": None}, "/opt/trex: 3")
+    cpus: dict[Part, Proposal | None] = {"tester": None, "forwarder": None}
+    text = text_of_testbed(given(), roles, found, cpus, senders(None, None, 0), "/opt/trex: 3")
     spec = TestbedSpec.model_validate(yaml.safe_load(text))
     assert spec.trex is not None
     assert (spec.trex.folder, spec.trex.config) == ("/opt/trex: 3", "/etc/trex_cfg.yaml")
@@ -296,6 +321,8 @@ def test_a_trex_gets_the_cards_of_the_tester_by_their_address_on_the_bus() -> No
     }
     with pytest.raises(InputError, match="takes 4 CPUs for 4 ports, and the tester has 3 to give"):
         trex_config(roles, found, (2, 3, 4))
+    with pytest.raises(InputError, match="TRex's ports belong together two by two, and ens1f0 has no other"):
+        trex_config(roles_of(joined((A0, B0)), []), found, (2, 3, 4))
     found[A1] = found[A1]._replace(pci="")
     with pytest.raises(InputError, match="tester ens1f1 is no PCI card"):
         trex_config(roles, found, (2, 3, 4, 5))

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 from lab.command import Done
-from lab.pci import Card, PciHost
+from lab.pci import BUS, Card, PciHost
 
 from xdplab.forwarders import Dut, make_forwarder, plain_name
 from xdplab.forwarders.base import mode_name
@@ -134,6 +134,35 @@ def mellanox(host: PciHost) -> None:
     host.cards[A0].driver = host.cards[A0].own_driver = "mlx5_core"
 
 
+def shared(**given: Any) -> PciHost:
+    """A machine with two mlx5 cards, for which the kernel has RDMA."""
+    host = PciHost(*(Card(address, name, "mlx5_core") for address, name in ((A0, "p0"), (A1, "p1"))), **given)
+    host.files.update({f"{BUS}/devices/{address}/infiniband_verbs": "" for address in (A0, A1)})
+    return host
+
+
+def test_cards_that_the_kernels_driver_shares_stay_with_it_and_what_dpdk_sets_is_put_back() -> None:
+    """Neither vfio nor an IOMMU is needed."""
+    host, lock = shared(iommu=False, vfio=False), TestbedLock("t")
+    for card in host.cards.values():
+        in_use(card)
+    before = seen(host)
+    options = VdevOptions(port="pmd")
+    assert options.unsupported(dut(host)) is None
+    there = Dut(cast(Host, host), cards.take(lock, ports(host)), Path.THROUGH, LAYOUT, FilePath("/x"))
+    assert options.buses(there.ports) == ["-a", A0, "-a", A1]
+    assert options.cards_in_use(there)["cards"] == {"b0": "mlx5_core", "b1": "mlx5_core"}
+    assert options.not_taken(there) is None
+    assert seen(host) == before
+    host.cards[A0].mtu = 9000
+    host.cards[A0].flags.discard("PROMISC")
+    assert lock.changed
+    cards.give_back(lock, cast(Host, host))
+    assert seen(host) == before
+    assert not any(call[0] == "tee" for call in host.calls)
+    assert not lock.changed
+
+
 def group(host: PciHost) -> None:
     host.beside = {"0000:02:00.1": "igb", "0000:00:1c.0": "pcieport", "0000:02:00.2": "vfio-pci"}
 
@@ -149,7 +178,7 @@ def unsafe(value: str) -> Callable[[PciHost], None]:
     ("given", "change", "words"),
     [
         ({}, virtual, "p0 (veth) is no PCI device"),
-        ({}, mellanox, "p0: DPDK's driver works on top of mlx5_core, which must stay"),
+        ({}, mellanox, "has no device for it; `modprobe -a mlx5_ib ib_uverbs` loads what makes one"),
         ({"vfio": False}, None, "the kernel's module vfio-pci is not loaded, `modprobe vfio-pci` loads it"),
         ({}, group, "p0: its IOMMU group also holds 0000:02:00.1 (igb)"),
         ({"iommu": False}, None, "p0: no IOMMU confines its memory access, and this kernel has no mode without one"),
@@ -278,4 +307,4 @@ def test_each_knob_of_a_port_comes_back_with_the_card_or_has_a_reason() -> None:
 
 def test_the_option_is_explained(cli: Callable[..., Done]) -> None:
     done = cli("explain", "testpmd")
-    assert "DPDK's own driver for the card, which the kernel gets back afterwards" in done.out
+    assert "DPDK's own driver for the card, which the kernel gets back afterwards (mlx5's stays)" in done.out

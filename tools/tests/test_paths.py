@@ -14,9 +14,11 @@ from robot.api import TestSuite as Suite
 from test_robot_suite import SUITES, robot
 
 from xdplab import app, tools
-from xdplab.model import InputError, Path, RunRecord, TestbedSpec
+from xdplab.model import InputError, Path, Pipeline, RunRecord, TestbedSpec
 from xdplab.report.place import Place
 from xdplab.runner import make_plan
+from xdplab.runner.ports import ports_of, tester_ports_of
+from xdplab.testbed import HostsTestbed, Port
 from xdplab.testbed.load import load_yaml
 from xdplab.testers import make_tester
 
@@ -32,9 +34,15 @@ def lab(*, three: bool = False, **changes: Any) -> TestbedSpec:
     return TestbedSpec.model_validate({**TWO, "hosts": hosts, "ports": ports, **changes})
 
 
+def one_cable(**changes: Any) -> TestbedSpec:
+    """The tester's a0 and the forwarder's b0."""
+    return lab(ports={role: TWO["ports"][role] for role in ("a0", "b0")}, **changes)
+
+
 @pytest.mark.parametrize(
     ("testbed", "path"),
     [
+        (one_cable(), Path.HAIRPIN),
         (studies.a_testbed("embedded"), Path.THROUGH),
         (lab(), Path.THROUGH),
         (lab(one_way=False), Path.REFLECT),
@@ -47,6 +55,40 @@ def test_a_study_without_a_path_takes_the_one_of_its_testbed(testbed: TestbedSpe
     assert {each.path for each in make_plan(study, testbed, make_tester("xdpgen")).points} == {path}
     named = study.model_copy(update={"path": (Path.HAIRPIN,)})
     assert {each.path for each in make_plan(named, testbed, make_tester("xdpgen")).points} == {Path.HAIRPIN}
+
+
+def test_one_cable_is_enough_for_hairpin_alone() -> None:
+    testbed = HostsTestbed(one_cable())
+    for role in ("a0", "b0"):
+        testbed.ports[role] = Port(role, testbed.dut, role, role, 1500, lasting=True)
+    assert testbed.clock == (True, "A has the only port of the tester")
+    point = make_plan(studies.study(forwarders=["xdp"], tester="xdpgen"), one_cable(), make_tester("xdpgen")).points[0]
+    asked = point.model_copy(update={"pipeline": Pipeline(kind="route")})
+    assert [port.role for port in ports_of(testbed, point)] == ["b0"]
+    ends = tester_ports_of(testbed, asked)
+    assert (ends.first.role, ends.last.role, ends.mirror, ends.routers) == ("a0", "a0", None, ("b0", "b0"))
+    study = studies.study(forwarders=["xdp"], tester="xdpgen", path=["through"])
+    with pytest.raises(
+        InputError, match="path: through needs b1 and c0, and lab-example has one cable; give path: hairpin"
+    ):
+        make_plan(study, one_cable(), make_tester("xdpgen"))
+
+
+@pytest.mark.parametrize(
+    ("roles", "words"),
+    [
+        (
+            ("a0", "b0", "b1"),
+            "a0 and b0 are needed, b1 with c0 or neither, d0 with d1 or neither; there are a0, b0, b1",
+        ),
+        (("b0", "b1", "c0"), "a0 and b0 are needed"),
+        (("a0", "b0", "d0"), "d0 with d1 or neither"),
+    ],
+)
+def test_half_a_link_is_none(roles: tuple[str, ...], words: str) -> None:
+    ports = {role: {"host": "dut" if role[0] == "b" else "tester", "ifname": role} for role in roles}
+    with pytest.raises(ValueError, match=words):
+        lab(ports=ports)
 
 
 @pytest.mark.parametrize("name", ["latency", "rfc2544", "vpp-comparison", "ovs-ablation", "ovs-figures", "agreement"])

@@ -2,6 +2,7 @@
 """Three hosts behind real sshd: runs there leave nothing changed, whatever happens to the connection or to us."""
 
 import itertools
+import json
 import os
 import re
 import select
@@ -18,7 +19,8 @@ import pytest
 import yaml
 from lab.bench import Bench
 from lab.command import documented, finish, held_up, start, wait_for, xdplab
-from lab.cuts import run as run_with_cuts, running
+from lab.cuts import changes, look, run as run_with_cuts, running
+from lab.sshlab import HOME
 
 from xdplab.hosts import SshHost, ssh_link
 from xdplab.model import LinkLost
@@ -121,6 +123,56 @@ def test_one_socket_is_measured_on_hosts(bench: Bench) -> None:
     assert done.code == 0, done.err
     found = [(row["status"], row["by_repetition"][0]["figures"]["mpps"]["value"] > 0) for row in bench.rows()]
     assert found == [("ok", True)] * 4
+    bench.assert_as_before()
+
+
+def test_ports_with_more_queues_than_the_forwarder_has_get_as_many_for_the_run(bench: Bench) -> None:
+    """As cards come: a channel for each CPU. Without it frames of the tester's CPU come into another queue."""
+    most = os.cpu_count() or 1
+    if most < 2:
+        pytest.skip("a veth has as many queues as there are CPUs")
+
+    def queues(count: int) -> None:
+        for role, host in HOME.items():
+            bench.lab.on(host, "ethtool", "-L", role, "rx", str(count), "tx", str(count))
+
+    queues(2)
+    before = look(bench.lab)
+    spec = bench.lab.spec()
+    spec["hosts"]["a"]["cpus"] = [1]  # which a veth takes into queue 1
+    spec["hosts"]["b"]["cpus"] = [0, 1]
+    spec["hosts"]["c"]["cpus"] = [1]
+    study = {"forwarders": ["xsk"], "path": ["through"]}
+    try:
+        bench.lab.testbed.write_text(yaml.safe_dump({**spec, "low_latency": False}), encoding="utf-8")
+        done = bench.run(**study)
+        assert "no frame came through" in done.out + done.err
+        (row,) = bench.rows()
+        assert row["status"] == "failed"
+        assert "no frame came through forward or backward" in row["reason"]
+        assert re.search(r"b0 received \d+ \(queue 1: \d+; queues: 1 in the testbed file\)", row["reason"])
+        bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        done = bench.run(**study)
+        assert done.code == 0, done.err
+        assert [row["status"] for row in bench.rows()] == ["ok"]
+        in_force = bench.last_run().load().environment.low_latency
+        assert in_force == {role: {"channels": "1"} for role in HOME}
+        assert changes(bench.lab, before) == []
+    finally:
+        queues(1)
+    bench.assert_as_before()
+
+
+def test_one_cable_is_a_testbed_for_hairpin(bench: Bench) -> None:
+    spec = bench.lab.spec()
+    spec["ports"] = {role: spec["ports"][role] for role in ("a0", "b0")}
+    del spec["hosts"]["c"]
+    bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    done = bench.run(path=[])
+    assert done.code == 0, done.err
+    assert [(row["status"], row["path"], row["quantity"]) for row in bench.rows()] == [("ok", "hairpin", "round trip")]
+    doctor = xdplab("doctor", "--testbed", bench.lab.testbed, "--json", env=bench.env, timeout_s=100)
+    assert [each for each in json.loads(doctor.out) if each["state"] == "missing"] == []
     bench.assert_as_before()
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How changes are made: rules as OpenFlow has them, and what must be there for a queue."""
 
-import json
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -23,9 +22,9 @@ CHANGES: dict[str, Any] = {"name": "changes"}
     ("queues", "why"), [(2, None), (1, "port b0 has 1 receive queue; `queues` of the testbed file adds some")]
 )
 def test_a_queue_is_added_where_the_port_has_one_more_in_its_namespace(queues: int, why: str | None) -> None:
-    """Files below /sys are those of this process's namespace: what is there is asked of netlink."""
-    reported = SimpleNamespace(stdout=json.dumps([{"ifname": "b0", "num_rx_queues": queues}]))
-    host = SimpleNamespace(run=lambda argv: reported)
+    """Files below /sys are those of this process's namespace: what is in use is asked of ethtool."""
+    reported = SimpleNamespace(stdout=f"RX:\t8\nCurrent hardware settings:\nRX:\t{queues}\nCombined:\tn/a\n")
+    host = SimpleNamespace(run=lambda argv, check: reported)
     dut: Any = SimpleNamespace(host=host, ports=[SimpleNamespace(ifname="b0")])
     assert no_further_queue(dut, 1) == (why and f"change queue-added: {why}")
 

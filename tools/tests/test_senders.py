@@ -166,7 +166,6 @@ def test_senders_are_those_that_fill_other_queues(
 @pytest.mark.parametrize(
     ("tester", "senders", "words"),
     [
-        ("fake", 2, "it sends from one CPU, and the testbed file has senders: 2; xdpgen has several"),
         ("xdpgen", 2, "senders: 2 of the testbed file need as many CPUs next to the forwarder's, and there are 1"),
         ("xdpgen:senders=2", 1, "senders=2: the testbed file has senders: 1"),
     ],

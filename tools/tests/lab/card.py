@@ -128,7 +128,8 @@ class Machine:
             f"Current hardware settings:\nRX:\t\tn/a\nTX:\t\tn/a\nOther:\t\t1\nCombined:\t{self.channels}\n",
             "-k": self._features(),
             "-n": f"8 RX rings available\nTotal {len(self.rules)} rules\n\n" + "".join(map(self._rule, self.rules)),
-            "-x": f"RX flow hash indirection table for p0 with 8 RX ring(s):\n{self._table()}RSS hash key:\n01:02:03\n",
+            "-x": f"RX flow hash indirection table for p0 with {self.channels} RX ring(s):\n{self._table()}"
+            "RSS hash key:\n01:02:03\n",
             "--show-priv-flags": "Private flags for p0:\n" + "".join(f"{k:<18}: {v}\n" for k, v in self.flags.items()),
         }  # fmt: skip
         return 0, shown[flag]

@@ -133,7 +133,7 @@ class Outcome:
 #: Every link with its addresses, flags and XDP program, and the offloads and NAPI files of every interface.
 _LOOK = """
 ip -details link show; ip -brief address show; cd /sys/class/net
-for port in *; do echo "== $port"; ethtool -k $port; grep . $port/threaded $port/gro_flush_timeout \\
+for port in *; do echo "== $port"; ethtool -k $port; ethtool -l $port; grep . $port/threaded $port/gro_flush_timeout \\
 $port/napi_defer_hard_irqs /proc/sys/net/ipv6/conf/$port/disable_ipv6; done
 """
 

@@ -3,8 +3,9 @@
 
 from xdplab.cli.check import Check, check
 from xdplab.cli.doctor_host import host_checks, trex
-from xdplab.cli.doctor_ports import cable_checks, port_checks
+from xdplab.cli.doctor_ports import cable_checks, port_checks, setting_checks
 from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.runner import low_latency
 from xdplab.testbed import HostsTestbed
 
 
@@ -32,7 +33,7 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
     found = []
     homes = {role: port.host for role, port in testbed.spec.ports.items()}
     for name, host in testbed.hosts.items():
-        roles = [letter for letter, role in (("A", "a0"), ("B", "b0"), ("C", "c0")) if homes[role] == name]  # type: ignore[index]
+        roles = [letter for letter, role in (("A", "a0"), ("B", "b0"), ("C", "c0")) if homes.get(role) == name]  # type: ignore[call-overload]
         ifnames = [port.ifname for port in testbed.spec.ports.values() if port.host == name and port.ifname]
         try:
             host.open()
@@ -70,11 +71,16 @@ def direct_link(spec: TestbedSpec) -> Check:
 
 
 def _with_ports_up(testbed: HostsTestbed) -> list[Check]:
+    """The cables, and what a run sets on cards: it is set, read back, and put back."""
+    found: list[Check] = []
     try:
         testbed.up()
-        return [check("links", True, "up at every port", ""), *cable_checks(testbed)]
+        found += [check("links", True, "up at every port", ""), *cable_checks(testbed)]
+        with low_latency(testbed) as own:
+            found += setting_checks(own, testbed.ports)
     except XdplabError as exc:
         text, _, fix = str(exc).partition("; ")
-        return [check("links", False, text, fix)]
+        found.append(check("links" if not found else "settings", False, text, fix))
     finally:
         testbed.down()
+    return found

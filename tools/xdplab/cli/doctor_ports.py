@@ -2,14 +2,18 @@
 """What the doctor asks of each port of a testbed: driver, XDP, queues, NUMA node, and the cables between them."""
 
 import re
+from collections.abc import Mapping
 
 from xdplab.cli.check import Check, check
 from xdplab.hosts import Host
 from xdplab.hosts.cables import probe_cables
-from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, pause_on, text_of, version_of
+from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, pause_on, rx_queues, text_of, version_of
 from xdplab.knobs.ethtool import shown
-from xdplab.model import PortSpec
+from xdplab.knobs.queues import Channels
+from xdplab.model import PortSpec, TestbedSpec
 from xdplab.model.inventory import LINKS
+from xdplab.model.run import NOT_IN_FORCE
+from xdplab.runner.low_latency import NOT_SET, LowLatency
 from xdplab.testbed import HostsTestbed, Port, port_settings
 from xdplab.testbed.needs import how_freed, needed, who_needs
 
@@ -22,7 +26,7 @@ def port_checks(testbed: HostsTestbed, role: str, port: Port, given: PortSpec) -
     host, ifname = port.host, port.ifname
     link = port_settings.read_link(host, ifname)
     found = [_as_stated(host, role, ifname, given, link), _free(host, ifname)]
-    found += [_queues(host, ifname, testbed.spec.queues), _numa(testbed, host, ifname, role)]
+    found += [*_pcie(host, ifname), _queues(host, ifname, testbed.spec), _numa(testbed, host, ifname, role)]
     found += _pause(host, ifname, testbed.spec.low_latency) + _moderation(host, ifname, role, testbed.spec.low_latency)
     if role in ("b0", "b1"):
         found += _features(host, ifname)
@@ -56,14 +60,15 @@ def _free(host: Host, ifname: str) -> Check:
     return check(f"{ifname} use", not needs, needed(needs) or "nobody needs it", how_freed(needs), host=host.name)
 
 
-def _queues(host: Host, ifname: str, wanted: int) -> Check:
+def _queues(host: Host, ifname: str, spec: TestbedSpec) -> Check:
     """Frames of one flow meet one queue only when there is no other."""
-    shown = host.run(["ethtool", "-l", ifname], check=False).stdout
-    now = re.findall(r"^(?:Combined|RX):\s+(\d+)$", shown.partition("Current")[2], re.MULTILINE)
-    count = max(map(int, now), default=1)
-    text = f"{count} in use, the file says {wanted}" if count != wanted else str(count)
-    fix = f"ethtool -L {ifname} combined {wanted}"
-    return check(f"{ifname} queues", count == wanted, text, fix, required=False, host=host.name, otherwise="advice")
+    count, wanted = rx_queues(host, ifname), spec.queues
+    by_run = spec.low_latency and Channels().limit(host, ifname, wanted) is None
+    found = str(count)
+    if count != wanted:
+        found += f" in use, {wanted} for the time of a run" if by_run else f" in use, the file says {wanted}"
+    fix, good = f"ethtool -L {ifname} combined {wanted}", by_run or count == wanted
+    return check(f"{ifname} queues", good, found, fix, required=False, host=host.name, otherwise="advice")
 
 
 def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
@@ -78,6 +83,46 @@ def _numa(testbed: HostsTestbed, host: Host, ifname: str, role: str) -> Check:
     found = f"{node}; CPU {cpu} that serves it is {'on it' if cpu in local else 'on another'}"
     fix = f"cpus: {list(local[:4])} for host {host.name} in the testbed file"
     return check(name, cpu in local, found, fix, required=False, host=host.name, otherwise="advice")
+
+
+def _pcie(host: Host, ifname: str) -> list[Check]:
+    """What its slot gives a card, against what the card can do; nothing is said of what is in no such slot."""
+    device = f"/sys/class/net/{ifname}/device"
+    now, most = (
+        [re.match(r"[\d.]+", text_of(host, f"{device}/{which}_link_{fact}")) for fact in ("speed", "width")]
+        for which in ("current", "max")
+    )
+    if None in (*now, *most):
+        return []
+    (speed, width), (top_speed, top_width) = ([float(each[0]) for each in pair if each] for pair in (now, most))
+    if not all((speed, width, top_speed, top_width)):
+        return []
+    there = f"{speed:g} GT/s x{width:g} ({_gbps(speed, width):.0f} Gbit/s)"
+    good = speed >= top_speed and width >= top_width
+    found = there if good else f"{there}, the card can {top_speed:g} GT/s x{top_width:g}"
+    line = text_of(host, f"/sys/class/net/{ifname}/speed")
+    if not good and line.isdecimal():
+        found += f"; its link has {int(line) / 1000:g} Gbit/s"
+    fix = "put it into a slot of that width and generation, or set that in the firmware"
+    return [check(f"{ifname} PCIe", good, found, fix, required=False, host=host.name, otherwise="advice")]
+
+
+def _gbps(speed_gts: float, width: float) -> float:
+    """Of the encoded bits those that are data: 8 of 10 before PCIe 3.0, which has 8 GT/s, then 128 of 130."""
+    return speed_gts * width * (0.8 if speed_gts < 8 else 128 / 130)
+
+
+def setting_checks(own: LowLatency, ports: Mapping[str, Port]) -> list[Check]:
+    """What a run sets on each port: it has been set, and read back."""
+    return [_settings(ports[role], settings) for role, settings in sorted(own.found.items()) if settings]
+
+
+def _settings(port: Port, settings: Mapping[str, str]) -> Check:
+    refused = [why for why in settings.values() if why.startswith((NOT_SET, NOT_IN_FORCE))]
+    found = "; ".join(refused) or ", ".join(f"{knob} {value}" for knob, value in settings.items())
+    fix = f"a run does without; set it on {port.ifname} by hand, or stop what changes it"
+    name = f"{port.ifname} settings of a run"
+    return check(name, not refused, found, fix, required=False, host=port.host.name, otherwise="advice")
 
 
 def _pause(host: Host, ifname: str, by_run: bool) -> list[Check]:

@@ -159,6 +159,12 @@ def driver(host: Host, ifname: str) -> str:
     return driver_facts(host, ifname).get("driver", "unknown")
 
 
+def rx_queues(host: Host, ifname: str) -> int:
+    """Queues in use by which an interface receives; 1 where its driver does not tell."""
+    now = host.run(["ethtool", "-l", ifname], check=False).stdout.partition("Current")[2]
+    return max(map(int, re.findall(r"^(?:Combined|RX):\s+(\d+)$", now, re.MULTILINE)), default=1)
+
+
 def pause_on(text: str) -> bool:
     """Whether a port sends or obeys pause frames, by what `ethtool -a` prints of it.
 

@@ -71,8 +71,9 @@ class IrqCpu(EachKnob):
                 raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {cpus}; is irqbalance running?")
 
     def restore_one(self, context: KnobContext, irq: str, cpus: Any) -> None:
-        """Put the masks back; an interrupt that the driver has given up since has none."""
-        if not context.host.exists(_FILE.format(irq)):
+        """Put the masks back; one that the driver has given up since has none, or is somebody else's."""
+        ours = (each for port in context.ports for each in _listed(context.host, port.ifname))
+        if irq not in ours or not context.host.exists(_FILE.format(irq)):
             return
         context.host.write(_FILE.format(irq), cpus)
         present = self.present(context.host, irq)
@@ -97,11 +98,15 @@ class IrqCpu(EachKnob):
 
 def interrupts(host: Host, ifname: str) -> list[str]:
     """Message-signalled interrupts of a card that somebody has asked for, in the order in which it got them."""
-    listed = host.run(["ls", f"/sys/class/net/{ifname}/device/msi_irqs"], check=False).stdout.split()
+    listed = _listed(host, ifname)
     if not listed:
         return []
     used = set(re.findall(r"^\s*(\d+):", host.read("/proc/interrupts"), re.MULTILINE))
     return sorted((irq for irq in listed if irq in used), key=int)
+
+
+def _listed(host: Host, ifname: str) -> list[str]:
+    return host.run(["ls", f"/sys/class/net/{ifname}/device/msi_irqs"], check=False).stdout.split()
 
 
 def irq_cpus(host: Host, ifname: str) -> str:

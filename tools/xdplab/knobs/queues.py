@@ -84,14 +84,21 @@ class RssQueues(ValueKnob):
                 return f"{self.name}: the {driver(context.host, port.ifname)} driver has no indirection table"
             if not _is_default(table) and not _is_igbs(table):
                 return f"{self.name}: {port.ifname} has an indirection table of its own, which ethtool cannot put back"
-            if int(value) > max(table) + 1:
-                return f"{self.name}: {value} is above the {max(table) + 1} queues of {port.ifname}"
+            queues = self._queues(context.host, port.ifname)
+            if int(value) > queues:
+                return f"{self.name}: {value} is above the {queues} queues of {port.ifname}"
         return None
 
     def present(self, host: Host, ifname: str) -> list[int]:
         """Its indirection table."""
         rows = re.findall(r"^\s*\d+:((?:[ \t]+\d+)+)[ \t]*$", shown(host, "-x", ifname), re.MULTILINE)
         return [int(queue) for row in rows for queue in row.split()]
+
+    @staticmethod
+    def _queues(host: Host, ifname: str) -> int:
+        """That it could name."""
+        found = re.search(r" with (\d+) RX ring", shown(host, "-x", ifname))
+        return int(found.group(1)) if found else 0
 
     def wanted(self, name: str, present: list[int], value: Scalar) -> list[int]:
         """A table that does so already is left: set again, it would be the user's, and keep its channels."""
@@ -108,9 +115,12 @@ class RssQueues(ValueKnob):
                 raise Unsupported(f"{self.name}: {ifname} spreads over queues {sorted(set(table))} after {value}")
 
     def restore_one(self, context: KnobContext, ifname: str, table: Any) -> None:
-        """The driver's default, which it was (see `unsupported`)."""
+        """The driver's default, or one over fewer queues, which it was (see `unsupported`)."""
         if self.present(context.host, ifname) != table:
-            context.host.run(["ethtool", "-X", ifname, "default"])
+            if max(table) + 1 < self._queues(context.host, ifname):
+                self.write(context.host, ifname, table)
+            else:
+                context.host.run(["ethtool", "-X", ifname, "default"])
             if self.present(context.host, ifname) != table:
                 _refill(context.host, ifname)
             if self.present(context.host, ifname) != table:

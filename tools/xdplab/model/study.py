@@ -66,7 +66,7 @@ class StudySpec(Model):
     #: Options of `tester` that are swept; as settings they are called `tester.OPTION`.
     tester_options: Levels = {}
     #: Ways of the frames; each is a point. None given: `through` where the testbed's A and C are one machine, else
-    #: `reflect`, because a one-way latency needs one clock.
+    #: `reflect`, because a one-way latency needs one clock; `hairpin` where there is one cable.
     path: Many[Path] = ()
     #: Those of the study; a method may add forwarders of its own (`all_forwarders`).
     forwarders: Many[ForwarderSpec] = ()

@@ -46,7 +46,7 @@ class TestbedSpec(Model):
 
     `embedded` builds namespaces and veth pairs on this machine; `fake` simulates all of it without root; `hosts` are
     real machines over SSH. There the ports say the roles: A has a0, B has b0 and b1, C has c0, and d0-d1 is a direct
-    link between tester ports. A and C may be one machine with two ports.
+    link between tester ports. A and C may be one machine with two ports. With one cable, a0-b0, path `hairpin` is all.
     """
 
     __test__ = False  # the name is the field's term, not a pytest class
@@ -73,8 +73,9 @@ class TestbedSpec(Model):
     #: How a TRex is started whose cards are ports of the file; without it, `tester: trex:server=ADDRESS` names one that
     #: runs.
     trex: TrexSpec | None = None
-    #: False: cards are left as they are. True: for the time of a run, interrupts of the tester's are not held back and
-    #: go to its own CPUs, and pause frames of all ports are off, where the drivers have it.
+    #: False: cards are left as they are. True: for the time of a run, frames come into `queues` queues alone,
+    #: interrupts of the tester's cards are not held back and go to its own CPUs, and pause frames of all ports are off,
+    #: where the drivers have it.
     low_latency: bool = True
     #: False: never take a one-way latency here. True: only where A and C are found to share one kernel and its clock.
     one_way: bool = True
@@ -93,13 +94,20 @@ class TestbedSpec(Model):
         return min(each or 0 for each in speeds) * 1e6 if speeds and None not in speeds else None
 
     @property
-    def usual_path(self) -> Literal["through", "reflect"]:
+    def one_cable(self) -> bool:
+        """Whether the forwarder has one port, out of which frames go that came in by it."""
+        return self.kind == "hosts" and "b1" not in self.ports
+
+    @property
+    def usual_path(self) -> Literal["through", "hairpin", "reflect"]:
         """That of a study which names none: one-way only where one machine has both ports of the tester, and its clock.
 
         Hosts that turn out to be namespaces of one kernel can be given `path: through`.
         """
         if self.kind != "hosts":
             return "through"
+        if self.one_cable:
+            return "hairpin"
         return "through" if self.one_way and self.ports["a0"].host == self.ports["c0"].host else "reflect"
 
     @model_validator(mode="after")
@@ -110,16 +118,18 @@ class TestbedSpec(Model):
             return self
         if self.cpus is not None:
             raise ValueError("cpus: give them to each of the hosts")
-        missing = {"a0", "b0", "b1", "c0"} - set(self.ports)
-        if missing or ("d0" in self.ports) != ("d1" in self.ports):
-            raise ValueError(f"ports: a0, b0, b1, c0 are needed, d0 with d1 or neither; there are {_and(self.ports)}")
+        halves = [pair for pair in (("b1", "c0"), ("d0", "d1")) if (pair[0] in self.ports) != (pair[1] in self.ports)]
+        if halves or {"a0", "b0"} - set(self.ports):
+            wanted = "a0 and b0 are needed, b1 with c0 or neither, d0 with d1 or neither"
+            raise ValueError(f"ports: {wanted}; there are {_and(self.ports)}")
         unknown = {port.host for port in self.ports.values()} - set(self.hosts)
         if unknown:
             raise ValueError(f"ports: host {_and(unknown)} is not under hosts, which has {_and(self.hosts)}")
-        if self.ports["b0"].host != self.ports["b1"].host:
+        if not self.one_cable and self.ports["b0"].host != self.ports["b1"].host:
             raise ValueError("ports: b0 and b1 must be on one host, where the forwarder runs")
-        ends = [self.ports[role].host for role in ("a0", "c0", "d0", "d1") if role in self.ports]
-        if ends[2:] not in ([], ends[:2]):
+        near, far = self.ports["a0"], self.ports.get("c0", self.ports["a0"])
+        direct = [self.ports[role].host for role in ("d0", "d1") if role in self.ports]
+        if direct not in ([], [near.host, far.host]):
             raise ValueError("ports: d0 belongs on the host of a0, d1 on that of c0: it is the tester's direct link")
         if len({(port.host, port.title) for port in self.ports.values()}) < len(self.ports):
             raise ValueError("ports: an interface is given twice")
@@ -135,6 +145,8 @@ class TestbedSpec(Model):
             raise ValueError("trex: no port of the file has trex: NUMBER")
         if owned and set(owned) != {role for role in self.ports if not role.startswith("b")}:
             raise ValueError(f"ports: all of the tester's are cards of one TRex, or none; there are {_and(owned)}")
+        if owned and self.one_cable:
+            raise ValueError("ports: TRex receives by another card than it sends by: b1 and c0 are needed")
         if len(set(owned.values())) > 1:
             raise ValueError("ports: the cards of one TRex are on one host")
 

@@ -15,6 +15,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,7 @@ class Calibrations:
     ) -> None:
         self._testbed, self._environment = testbed, environment
         self._note, self._fresh = note, fresh
-        self._path = volatile_dir() / f"{testbed.spec.name}.calibrations"
+        self._path = _path(testbed.spec.name)
 
     def of(self, tester: Tester, asked: Mapping[str, Any], measure: Callable[[], Calibration]) -> Calibration:
         """The calibration of a tester for a frame and a rate (`asked`): one that holds, or what `measure` finds."""
@@ -115,10 +116,7 @@ class Calibrations:
 
     def _read(self) -> dict[str, Kept]:
         try:
-            held = json.loads(self._path.read_text(encoding="utf-8"))
-            return {name: Kept.model_validate(value) for name, value in held.items()}
-        except FileNotFoundError:
-            return {}
+            return _kept(self._path)
         except (OSError, ValueError, AttributeError, ValidationError):
             self._note(f"{self._path}: cannot be understood, and is written again")
             return {}
@@ -127,6 +125,32 @@ class Calibrations:
         partial = self._path.with_name(f"{self._path.name}.partial")
         partial.write_text(json.dumps({name: each.model_dump(mode="json") for name, each in kept.items()}), "utf-8")
         partial.replace(self._path)
+
+
+def sender_pps(name: str, frame_bytes: int) -> float | None:
+    """Frames per second of one CPU of the tester xdpgen, by what has been measured on the testbed of that name.
+
+    None: nothing has, since this machine's boot.
+    """
+    with suppress(OSError, ValueError, AttributeError):
+        found = [
+            each.calibration.top_pps / int(each.on["testbed.senders"])
+            for asked, each in _kept(_path(name)).items()
+            if json.loads(asked)["tester"] == "xdpgen" and each.calibration.frame_bytes == frame_bytes
+        ]
+        return max(found, default=None)
+    return None
+
+
+def _path(name: str) -> Path:
+    return volatile_dir() / f"{name}.calibrations"
+
+
+def _kept(path: Path) -> dict[str, Kept]:
+    """What such a file holds; nothing where there is none."""
+    if not path.exists():
+        return {}
+    return {name: Kept.model_validate(value) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 def _stale(kept: Kept, on: Mapping[str, str]) -> str | None:

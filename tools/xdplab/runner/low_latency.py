@@ -3,10 +3,12 @@
 
 A card that holds interrupts back adds that to each latency, also at the tester's ports: there none is held back, and
 they go to CPUs of the tester on which nothing sends. Pause frames make a full receiver slow the sender instead of
-losing frames: they are off at all ports. The forwarder's cards are otherwise a study's to set. Each is set where the
-driver has it and takes it, is in the state file before, and is put back and verified after any end of a run.
+losing frames: they are off at all ports. A forwarder has the first `queues` of the testbed file, and a frame that a
+card puts into another one is lost: it gets so many channels, or spreads flows over the first so many. The forwarder's
+cards are otherwise a study's to set. Each is set where the driver has it and takes it, is in the state file before, and
+is put back and verified after any end of a run.
 
-A veth has nothing of this, and nothing is done there.
+A veth has channels, and nothing else of this.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,10 +16,11 @@ from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 
-from xdplab.hosts.kernel import has_carrier, is_veth
+from xdplab.hosts.kernel import driver, has_carrier, is_veth
 from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true
-from xdplab.knobs import Knob, KnobContext
+from xdplab.knobs import Knob, KnobContext, make_knob
+from xdplab.knobs.queues import Channels, RssQueues
 from xdplab.model import HostLost, Interrupted, LinkLost, Steps, Unsupported, XdplabError
 from xdplab.model.design import Scalar
 from xdplab.model.run import NOT_IN_FORCE
@@ -37,6 +40,10 @@ _TESTERS: Mapping[str, Scalar] = MappingProxyType(
     }
 )
 _ALL: Mapping[str, Scalar] = MappingProxyType({"pause": "off"})
+#: Drivers whose CPU number N sends for XDP by channel N, and not at all without one (i40e_xdp_xmit, mlx5e_xdp_xmit).
+_CHANNEL_OF_CPU = ("i40e", "mlx5_core")
+#: Begins what `LowLatency.found` says of a setting that a driver refused.
+NOT_SET = "not set: "
 #: Ends that negotiate pause frames do so by a new link.
 _CARRIER_S = 15.0
 #: How often the connection may be lost while everything is put back.
@@ -52,15 +59,17 @@ class PortSettings(Settings):
         Raises:
             LinkLost: it is lost.
         """
-        found = {}
+        found: dict[str, str] = {}
         for knob, value in self._wanted:
+            if knob.name == "rss_queues" and found.get("channels") == str(value):
+                continue  # there is no other queue
             try:
                 if self._set(knob, value):
                     found[knob.name] = str(value)
             except (LinkLost, HostLost, Interrupted):
                 raise
             except XdplabError as exc:
-                found[knob.name] = f"not set: {exc}"
+                found[knob.name] = f"{NOT_SET}{exc}"
         return found | self.undone(found)
 
     def _set(self, knob: Knob, value: Scalar) -> bool:
@@ -68,6 +77,11 @@ class PortSettings(Settings):
         if knob not in (known for known, _ in self._saved):
             if knob.unsupported(self._before, value):
                 return False
+            if knob.name == "channels":  # with others come interrupts that are not where these were
+                irq_cpu = next((known for known, _ in self._wanted if known.name == "irq_cpu"), make_knob("irq_cpu"))
+                if cpus := irq_cpu.read(self._before):
+                    self._saved.append((irq_cpu, cpus))
+                    self._remember()
             self._saved.append((knob, knob.read(self._before)))
             self._remember()
         knob.apply(self._before, knob.check(value))
@@ -99,10 +113,11 @@ class PortSettings(Settings):
 
 
 class LowLatency:
-    """Of the ports of one testbed."""
+    """Of the ports of one testbed. `receivers`: queues that the tester receives from; None: as many as CPUs send."""
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed: Testbed, receivers: int | None = None) -> None:
         self._testbed = testbed
+        self._receivers = receivers
         self._ports: dict[str, PortSettings] = {}
         #: Role of a port -> knob -> its value, or why it is not set.
         self.found: dict[str, dict[str, str]] = {}
@@ -117,9 +132,9 @@ class LowLatency:
         """
         if not self._testbed.spec.low_latency:
             return
-        cards = [port for _, port in sorted(self._testbed.ports.items()) if _is_card(port)]
-        linked = [port for port in cards if has_carrier(port.host, port.ifname)]
-        for port in cards:
+        ports = [port for _, port in sorted(self._testbed.ports.items()) if port.lasting and port.in_kernel]
+        linked = [port for port in ports if has_carrier(port.host, port.ifname)]
+        for port in ports:
             if port.role not in self._ports:
                 self._ports[port.role] = PortSettings(self._testbed.lock, self._context(port), self._wanted(port))
             self.found[port.role] = self._ports[port.role].apply_available()
@@ -158,9 +173,32 @@ class LowLatency:
         ]
 
     def _wanted(self, port: Port) -> dict[str, Scalar]:
+        queues = self._queues(port)
+        if is_veth(port.host, port.ifname):
+            return queues
         if port.role.startswith("b"):
-            return {**_ALL}
-        return {**_ALL, **_TESTERS, "irq_cpu": "/".join(map(str, self._interrupt_cpus(port)))}
+            return {**queues, **_ALL}
+        return {**queues, **_ALL, **_TESTERS, "irq_cpu": "/".join(map(str, self._interrupt_cpus(port)))}
+
+    def _queues(self, port: Port) -> dict[str, Scalar]:
+        """Where to receive into no other queues than these; nothing where there are no others.
+
+        Channels are queues to send by as well, which the tester needs for each of its senders, and XDP on some drivers
+        for each CPU: there they stay if flows can be spread over fewer.
+        """
+        context, queues, tester = self._context(port), self._testbed.spec.queues, not port.role.startswith("b")
+        channels, rss = Channels(), RssQueues()
+        if channels.unsupported(context, queues) is None and _in_force(channels, context, queues):
+            return {}
+        table = rss.present(port.host, port.ifname)
+        if table and (tester or driver(port.host, port.ifname) in _CHANNEL_OF_CPU):
+            receivers = self._receivers or len(self._testbed.layout.tx_cpus)
+            there, wanted = max(table) + 1, receivers if tester else queues
+            if there > wanted and rss.unsupported(context, wanted) is None:
+                return {rss.name: wanted}
+            if tester or there == wanted:
+                return {}
+        return {channels.name: queues, rss.name: queues}
 
     def _interrupt_cpus(self, port: Port) -> tuple[int, ...]:
         """As many as send, beside these: what receives must not wait for what sends."""
@@ -189,6 +227,9 @@ def low_latency(testbed: Testbed) -> Iterator[LowLatency]:
             own.restore()
 
 
-def _is_card(port: Port) -> bool:
-    """There before a run and after it, and no end of a pair."""
-    return port.lasting and port.in_kernel and not is_veth(port.host, port.ifname)
+def _in_force(knob: Knob, context: KnobContext, value: Scalar) -> bool:
+    try:
+        knob.verify(context, value)
+    except Unsupported:
+        return False
+    return True

@@ -95,6 +95,11 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
             f"study {study.name}: traffic.probe_pps: {shares[0]} would be another rate for each of its testers; give "
             "frames per second"
         )
+    beyond = next((point.path for point in points if testbed.one_cable and point.path is not Path.HAIRPIN), None)
+    if beyond:
+        raise InputError(
+            f"study {study.name}: path: {beyond} needs b1 and c0, and {testbed.name} has one cable; give path: hairpin"
+        )
     fake = testbed.kind == "fake"
     by_name = dict(zip(study.all_testers, testers, strict=True))
     for tester in testers:

@@ -48,5 +48,6 @@ def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     ports = dataclasses.replace(ports, first=first, last=last)
     if not point.pipeline.routed:
         return ports
-    routers = (testbed.ports["b0"].mac, testbed.ports["b1"].mac)
+    b0 = testbed.ports["b0"]
+    routers = (b0.mac, testbed.ports.get("b1", b0).mac)
     return dataclasses.replace(ports, routers=routers, rules=other_rules(point.pipeline))

@@ -74,8 +74,8 @@ def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Step
     All are looked at before the first is put back, which may change others.
     """
     lock, state = testbed.lock, testbed.lock.state()
+    found, theirs = state.get("settings", {}), dict[str, str]()
     with steps.step("settings"):
-        found = state.get("settings", {})
         if found and testbed.system not in testbed.left_alone and not lock.rebooted(testbed.system):
             context, knobs = _point(testbed, steps)
             theirs = _changed_since(knobs, context, found, state.get("settings_set", {}))
@@ -85,10 +85,13 @@ def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Step
         with steps.step(role):
             port = testbed.ports.get(role)
             if port is not None:
+                both = found.keys() & saved.keys() if role in state.get("settings_ports", ()) else set()
+                knobs = _known(saved.keys() - both, steps)  # what a point has set since is known from that
                 was_set = state.get("own_settings_set", {}).get(role, {})
-                theirs = _changed_since(_known(saved, steps), _context(port.host, (port,)), saved, was_set)
-                done += theirs.values()
-                own = {**lock.state()["own_settings"], role: {k: was for k, was in saved.items() if k not in theirs}}
+                changed = _changed_since(knobs, _context(port.host, (port,)), saved, was_set)
+                done += changed.values()
+                gone = changed.keys() | (both & theirs.keys())
+                own = {**lock.state()["own_settings"], role: {k: was for k, was in saved.items() if k not in gone}}
                 lock.remember(own_settings={each: left for each, left in own.items() if left})
 
 
@@ -143,7 +146,8 @@ def _point(testbed: Testbed, steps: Steps) -> tuple[KnobContext, dict[str, Knob]
 
 def _of_run(testbed: Testbed, done: list[str], steps: Steps) -> None:
     """What it had set on cards for its whole length, port by port."""
-    own = {role: dict(saved) for role, saved in testbed.lock.state().get("own_settings", {}).items()}
+    state = testbed.lock.state()
+    own = {role: dict(saved) for role, saved in state.get("own_settings", {}).items()}
     for role, left in own.items():
         port = testbed.ports.get(role)
         if port is None:  # it is left alone
@@ -153,7 +157,10 @@ def _of_run(testbed: Testbed, done: list[str], steps: Steps) -> None:
             done.append(f"{host.name}: {name} back to {left.pop(name)}")
             testbed.lock.remember(own_settings={each: saved for each, saved in own.items() if saved})
 
-        _restore(_known(left, steps), left, _context(port.host, (port,)), steps, put_back)
+        # what is still set of a point is put back before it
+        later = state.get("settings", {}).keys() if role in state.get("settings_ports", ()) else set()
+        knobs = _known([name for name in left if name not in later], steps)
+        _restore(knobs, left, _context(port.host, (port,)), steps, put_back)
 
 
 def _context(host: Host, ports: tuple[Port, ...]) -> KnobContext:

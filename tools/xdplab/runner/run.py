@@ -102,7 +102,7 @@ class StudyRun:
         self._job = job
         self._study, self._plan, self._testbed, self._listener = job.study, job.plan, job.testbed, job.listener
         self._testers = TesterPool(job.study, tuple(job.testers), job.testbed)
-        self._low_latency = LowLatency(job.testbed)
+        self._low_latency = LowLatency(job.testbed, min(each.senders(job.testbed.spec) for each in job.testers))
         self._done = completed(job.earlier_trials)
         self._measuring_s = (job.earlier.measuring_s or 0.0) if job.earlier else 0.0
         self._unsupported: dict[str, str] = {}

@@ -28,6 +28,8 @@ class Settings:
 
     def __init__(self, lock: TestbedLock, context: KnobContext, wanted: dict[str, Scalar]) -> None:
         self._lock = lock
+        if wanted.get("channels", UNSET) != UNSET and self._narrowed(context):
+            wanted = {"rss_queues": wanted["channels"], **wanted}
         self._wanted = _ordered({make_knob(name): value for name, value in wanted.items() if value != UNSET})
         self._saved: list[tuple[Knob, Any]] = []
         #: Knob -> what it shows since it was set: what is otherwise after a killed run, somebody else has set.
@@ -38,6 +40,11 @@ class Settings:
         self._before = context
         #: The context with the layout that the knobs ask for.
         self.context = KnobContext(context.host, context.ports, layout, context.cpus)
+
+    def _narrowed(self, context: KnobContext) -> bool:
+        """Whether the run has left a port its channels and receives by fewer: a point that asks for some has all."""
+        own = self._lock.state().get("own_settings", {})
+        return any("rss_queues" in own.get(port.role, {}) for port in context.ports)
 
     def foreseeable(self) -> dict[str, Scalar]:
         """Those that no other of them comes before: what can be asked of them now holds when they are set."""

@@ -170,11 +170,9 @@ def _no_cards(tester: Tester, testbed: Testbed) -> str | None:
 
 
 def _no_senders(tester: Tester, testbed: Testbed) -> str | None:
-    """None, or why not as many CPUs send as the testbed file says."""
+    """None, or why not as many CPUs send as the testbed file says; a tester that sends from one takes the first."""
     asked, there = testbed.spec.senders, len(testbed.layout.tx_cpus)
-    if asked > 1 and not tester.several_senders:
-        return f"it sends from one CPU, and the testbed file has senders: {asked}; xdpgen has several"
-    if asked > there:
+    if tester.several_senders and asked > there:
         with_forwarder = " next to the forwarder's" if testbed.one_machine else ""
         return f"senders: {asked} of the testbed file need as many CPUs{with_forwarder}, and there are {there}"
     return None

@@ -74,10 +74,10 @@ class TesterPorts:
 
 def ports_of_path(ports: dict[str, Port], path: Path) -> TesterPorts:
     """A sends; C receives on `through` and mirrors on `reflect`."""
-    a0, c0 = ports["a0"], ports["c0"]
+    a0 = ports["a0"]
     if path is Path.THROUGH:
-        return TesterPorts(a0, c0)
-    return TesterPorts(a0, a0, mirror=c0 if path is Path.REFLECT else None)
+        return TesterPorts(a0, ports["c0"])
+    return TesterPorts(a0, a0, mirror=ports["c0"] if path is Path.REFLECT else None)
 
 
 class Testbed(Protocol):

@@ -28,8 +28,9 @@ VFIO = "vfio-pci"
 _BUS = "/sys/bus/pci"
 #: Switched on by who accepts that a card then writes to any memory; only in kernels with CONFIG_VFIO_NOIOMMU.
 NO_IOMMU = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode"
-#: Drivers that share a card with DPDK's: without them there is none (doc/guides/nics/mlx5.rst, mana.rst).
-_SHARING = ("mlx4_core", "mlx5_core", "mana")
+#: Drivers that keep the card: DPDK's own works on top of them, and takes its frames through RDMA by the other module
+#: (doc/guides/nics/mlx5.rst, mana.rst).
+SHARING = {"mlx4_core": "mlx4_ib", "mlx5_core": "mlx5_ib", "mana": "mana_ib"}
 #: A device that a process still has is not given back before it ends.
 _UNBIND_S = 20.0
 _INTERFACE_S = 15.0
@@ -44,8 +45,13 @@ def pci_address(host: Host, ifname: str) -> str | None:
 
 
 def without_iommu(host: Host, ifname: str) -> bool:
-    """Whether no IOMMU keeps the card of an interface to the memory that it is given."""
-    return not host.exists(f"{_BUS}/devices/{pci_address(host, ifname)}/iommu_group")
+    """Whether no IOMMU, and no driver of the kernel, keeps the card of an interface to the memory that it is given."""
+    address = pci_address(host, ifname)
+    return not host.exists(f"{_BUS}/devices/{address}/iommu_group") and not _is_shared(host, address)
+
+
+def _is_shared(host: Host, address: str | None) -> bool:
+    return address is not None and bound_driver(host, address) in SHARING
 
 
 def why_not_taken(host: Host, ports: Sequence[Port]) -> str | None:
@@ -59,12 +65,15 @@ def _why_not(host: Host, ifname: str, address: str | None, ours: set[str | None]
     name = driver(host, ifname)
     if address is None:
         return f"{ifname} ({name}) is no PCI device, which is what DPDK's own drivers are for; port=af_xdp takes any"
-    if name in _SHARING:
-        return f"{ifname}: DPDK's driver works on top of {name}, which must stay, and that is not supported here"
     device = f"{_BUS}/devices/{address}"
     others = [each for each in host.names(f"{device}/net") if each != ifname]
     if others:
         return f"{ifname}: {', '.join(others)} would go with it, which has the same device {address}"
+    if _is_shared(host, address):
+        module = SHARING[bound_driver(host, address)]
+        needs = f"{ifname}: DPDK's driver works on top of {name} by RDMA, which has no device for it"
+        there = host.exists(f"{device}/infiniband_verbs")
+        return None if there else f"{needs}; `modprobe -a {module} ib_uverbs` loads what makes one"
     if not host.exists(f"{_BUS}/drivers/{VFIO}"):
         there = host.run(["modprobe", "--dry-run", VFIO], check=False).returncode == 0
         how = f"`modprobe {VFIO}` loads it" if there else "and none is installed for this kernel"
@@ -95,6 +104,8 @@ def _why_not_kept_apart(host: Host, ifname: str, device: str, ours: set[str | No
 def take(lock: TestbedLock, ports: Sequence[Port]) -> tuple[Port, ...]:
     """Give the cards of ports to programs; what is needed to put them back is in the state file before.
 
+    A card that its driver shares stays where it is: what a program sets on its interface is put back.
+
     Raises:
         Unsupported: vfio-pci does not take one.
         InputError: somebody has begun to need one.
@@ -104,7 +115,8 @@ def take(lock: TestbedLock, ports: Sequence[Port]) -> tuple[Port, ...]:
     taken = {port.role: _saved(port) for port in ports}
     lock.remember(cards=taken)
     for port in ports:
-        _bind(port.host, taken[port.role]["pci"], VFIO, VFIO)
+        if taken[port.role]["driver"] not in SHARING:
+            _bind(port.host, taken[port.role]["pci"], VFIO, VFIO)
     return tuple(dataclasses.replace(port, pci=taken[port.role]["pci"]) for port in ports)
 
 

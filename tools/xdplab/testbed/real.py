@@ -110,9 +110,11 @@ class HostsTestbed:
     @property
     def clock(self) -> tuple[bool, str]:
         """Whether A and C share one, and why."""
-        here, there = self.tester_host, self._host_of["c0"]
         if not self.spec.one_way:
             return False, "the testbed file says one_way: false"
+        if self.spec.one_cable:
+            return True, "A has the only port of the tester"
+        here, there = self.tester_host, self._host_of["c0"]
         if here is there:
             return True, f"A and C are one machine ({here.name})"
         if self._netns("c0") is not None:

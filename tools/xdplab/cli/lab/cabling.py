@@ -26,6 +26,8 @@ Heard = Mapping[End, set[End]]
 def roles_of(heard: Heard, without_link: Sequence[End]) -> dict[PortRole, End]:
     """PortRole -> interface. `without_link`: offered, and with no carrier although they are up.
 
+    One interface each of tester and forwarder, and one cable, are enough for path `hairpin`.
+
     Raises:
         InputError: a cable is missing or leads elsewhere.
     """
@@ -34,6 +36,8 @@ def roles_of(heard: Heard, without_link: Sequence[End]) -> dict[PortRole, End]:
     far: Part = "far" if any(end.part == "far" for end in (*heard, *without_link)) else "tester"
     near_links = _between(pairs, "tester", "forwarder")
     far_links = _between(pairs, far, "forwarder") if far == "far" else near_links[1:]
+    if near_links and set(near_links[0]) == {*heard, *without_link}:
+        return {"a0": near_links[0][0], "b0": near_links[0][1]}
     if not near_links or not far_links:
         lacking = "tester" if not near_links else far
         count = "a second cable" if near_links and far == "tester" else "a cable"

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPUs a host's data path should have: on the card's NUMA node, not core 0, one thread of each core."""
+"""Which CPUs a host's data path should have: on the card's NUMA node, not core 0, one thread of each core.
 
+And how many of the tester's send: as many as fill its link with the smallest frames, if there are so many.
+"""
+
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,6 +14,13 @@ from xdplab.hosts.kernel import cpu_list, text_of
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
+FRAME_BYTES = 64
+#: Preamble, start of frame and gap, which a frame takes on the line as well.
+_BETWEEN_BYTES = 20
+#: What a CPU of xdpgen is taken to send before it has been measured: 4.8 Mpps over veth on a machine of 2024.
+_ASSUMED_PPS = 4e6
+#: Of the testbed file (`TestbedSpec.senders`).
+_MOST_SENDERS = 8
 
 
 class Topology(NamedTuple):
@@ -30,6 +41,30 @@ class Proposal(NamedTuple):
 
     cpus: tuple[int, ...]
     why: str
+
+
+class Senders(NamedTuple):
+    """How many CPUs send for each of the tester's ports, and a sentence on why."""
+
+    number: int
+    why: str
+
+
+def senders(speed_mbps: int | None, sender_pps: float | None, cpus: int) -> Senders:
+    """For a link of such a speed, of a tester that has so many CPUs, of which as many receive as send.
+
+    `sender_pps`: measured of one CPU; None: it has not been. A power of two: bursts and flows can be divided by it.
+    """
+    if not speed_mbps:
+        return Senders(1, "CPUs that send for each of the tester's ports")
+    line_pps = speed_mbps * 1e6 / 8 / (FRAME_BYTES + _BETWEEN_BYTES)
+    needed = math.ceil(line_pps / (sender_pps or _ASSUMED_PPS))
+    number = 1
+    while number < needed and 2 * number <= min(_MOST_SENDERS, cpus // 2):
+        number *= 2
+    each = f"{(sender_pps or _ASSUMED_PPS) / 1e6:.3g} Mpps a CPU, {'as measured' if sender_pps else 'assumed'}"
+    why = f"{speed_mbps / 1000:g} Gbit/s are {line_pps / 1e6:.3g} Mpps of {FRAME_BYTES} bytes; {each}"
+    return Senders(number, why if number >= needed else f"{why}: {needed} would fill it")
 
 
 def topology(host: Host) -> Topology:

@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from xdplab.cli.lab.cabling import End, roles_of
-from xdplab.cli.lab.cpus import Proposal, propose, topology
+from xdplab.cli.lab.cpus import FRAME_BYTES, Proposal, Senders, propose, senders, topology
 from xdplab.cli.lab.look import Card, cards, none_offered, offered, speed_of
 from xdplab.cli.lab.trex import CPUS, trex_config
 from xdplab.cli.lab.wanted import LabHosts, Part
@@ -25,13 +25,14 @@ from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, TestbedSpec, do_each, validated
 from xdplab.model.inventory import PortRole
 from xdplab.results.writing import write_whole
+from xdplab.runner.calibrations import sender_pps
 from xdplab.testbed import TestbedLock
 from xdplab.testbed.real import controller_id
 
 #: A link of 100 Gbit/s takes some seconds to train.
 _LINK_S = 10.0
-#: CPUs that each part has a use for: what sends, what forwards and what keeps house next to them.
-_CPUS: dict[Part, int] = {"tester": 2, "forwarder": 4, "far": 1}
+#: CPUs that each part has a use for: what sends and receives, what forwards and what keeps house next to them.
+_CPUS: dict[Part, int] = {"tester": 16, "forwarder": 4, "far": 1}
 
 #: Asks which of the cards of a part may be used; None: nobody can be asked.
 Ask = Callable[[Part, list[Card]], tuple[str, ...]]
@@ -74,7 +75,12 @@ def discover(
             roles = roles_of(heard, [end for end in ends if end not in linked])
             found = {end: card._replace(speed_mbps=speed_of(hosts[end.part], end.ifname)) for end, card in ends.items()}
         cpus = _proposals(hosts, roles, found, {**_CPUS, "tester": CPUS} if trex else _CPUS)
-    text = testbed_text(lab, roles, found, cpus, trex)
+    if trex:  # it has the CPUs of its configuration
+        sending = senders(None, None, 0)
+    else:
+        sending = senders(found[roles["a0"]].speed_mbps, sender_pps(lab.name, FRAME_BYTES), _testers(lab, cpus))
+        cpus["tester"] = _as_many(cpus["tester"], sending)
+    text = testbed_text(lab, roles, found, cpus, sending, trex)
     validated(TestbedSpec, yaml.safe_load(text), str(path))
     if config:
         proposed = cpus["tester"]
@@ -83,6 +89,17 @@ def discover(
     for part, proposal in cpus.items():
         note(f"{part}: cpus {list(proposal.cpus)}: {proposal.why}" if proposal else f"{part}: cpus left to xdplab")
     return config
+
+
+def _testers(lab: LabHosts, cpus: Mapping[Part, Proposal | None]) -> int:
+    """CPUs that its data path may use; few are known of where another host is the same machine."""
+    proposal = cpus["tester"]
+    return len(lab.tester.cpus or (proposal.cpus if proposal else ()))
+
+
+def _as_many(proposal: Proposal | None, sending: Senders) -> Proposal | None:
+    """CPUs of the tester that are used: as many receive as send."""
+    return proposal and proposal._replace(cpus=proposal.cpus[: 2 * sending.number])
 
 
 def _chosen(part: Part, host: SshHost, lab: LabHosts, ask: Ask | None, *, force: bool) -> list[Card]:

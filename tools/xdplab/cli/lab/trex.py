@@ -28,9 +28,14 @@ def trex_config(roles: Mapping[PortRole, End], found: Mapping[End, Card], cpus: 
     """YAML that `t-rex-64 --cfg` reads.
 
     Raises:
-        InputError: a port is no PCI card, or the tester has too few CPUs.
+        InputError: a port is no PCI card, or has none that it belongs to, or the tester has too few CPUs.
     """
     cards = [found[roles[role]] for role in numbers(roles)]
+    if len(cards) == 1:
+        raise InputError(
+            f"lab init: --trex: TRex's ports belong together two by two, and {cards[0].ifname} has no other; "
+            "connect a second cable, or leave --trex out"
+        )
     for card in cards:
         if not card.pci:
             raise InputError(f"lab init: --trex: tester {card.ifname} is no PCI card, so DPDK has no driver for it")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import yaml
 
 from xdplab.cli.lab.cabling import End
-from xdplab.cli.lab.cpus import Proposal
+from xdplab.cli.lab.cpus import Proposal, Senders
 from xdplab.cli.lab.look import Card
 from xdplab.cli.lab.trex import CONFIG, numbers
 from xdplab.cli.lab.wanted import LabHosts, Part
@@ -25,6 +25,7 @@ def testbed_text(
     roles: Mapping[PortRole, End],
     found: Mapping[End, Card],
     cpus: Mapping[Part, Proposal | None],
+    sending: Senders,
     trex: str | None,
 ) -> str:
     """YAML of a testbed of kind `hosts`; with the folder of a TRex the tester's ports are its cards."""
@@ -39,6 +40,7 @@ def testbed_text(
         "kind: hosts",
         "mtu: 1500                        # of all ports; up to 9702, above 3498 only for what docs/first-lab.md says",
         "queues: 1                        # of the forwarder's ports; more need flows (traffic.flows) to spread",
+        f"senders: {sending.number}                       # {sending.why}",
         "hosts:",
     ]
     for part, host in lab.hosts.items():

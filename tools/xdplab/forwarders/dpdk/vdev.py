@@ -13,7 +13,7 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.options import Key, fields
 from xdplab.model import Model
 from xdplab.testbed import Port
-from xdplab.testbed.cards import VFIO, bound_driver, why_not_taken, without_iommu
+from xdplab.testbed.cards import SHARING, VFIO, bound_driver, why_not_taken, without_iommu
 
 #: 2 MiB pages that OVS-DPDK and testpmd are given when asked to run on hugepages.
 _HUGEPAGES_2M = 384
@@ -26,7 +26,7 @@ NOT_HAD = "DPDK has no driver for it, or the IOMMU does not remap its interrupts
 class PortOptions(Model):
     """Which device a port is."""
 
-    #: `pmd`: DPDK's own driver for the card, which the kernel gets back afterwards.
+    #: `pmd`: DPDK's own driver for the card, which the kernel gets back afterwards (mlx5's stays).
     port: Literal["af_xdp", "af_packet", "pmd"] = "af_xdp"
     #: Of net_af_xdp.
     busy_budget: Annotated[int, Field(ge=0, le=65535), Key("af_xdp", ("busy_budget",))] = 64
@@ -79,7 +79,7 @@ class VdevOptions(PortOptions):
         return reason and f"port=pmd: {reason}"
 
     def cards_in_use(self, dut: Dut) -> dict[str, Any]:
-        """For the mode: which driver of the kernel has given the cards to the program, as the kernel says."""
+        """For the mode: which driver of the kernel has given the cards to the program, or shares them, as it says."""
         if not self.takes_ports:
             return self.label()
         return {"label": _DRIVERS["pmd"], "cards": {port.role: bound_driver(dut.host, port.pci) for port in dut.ports}}
@@ -87,4 +87,5 @@ class VdevOptions(PortOptions):
     def not_taken(self, dut: Dut) -> str | None:
         """None, or which port the program cannot have."""
         cards = self.cards_in_use(dut).get("cards", {})
-        return next((f"port=pmd: {role} has driver {name}" for role, name in cards.items() if name != VFIO), None)
+        wrong = ((role, name) for role, name in cards.items() if name not in (VFIO, *SHARING))
+        return next((f"port=pmd: {role} has driver {name}" for role, name in wrong), None)

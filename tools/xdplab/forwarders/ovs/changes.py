@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open vSwitch, changed while frames run through it: over OpenFlow 1.5 and its database."""
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from xdplab.forwarders.changes import (
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.readback import queues
+from xdplab.hosts.kernel import rx_queues
 from xdplab.model import PointFailed
 
 #: Of the rules that come and go: they stand above all others, and no frame of the traffic is theirs.
@@ -138,8 +138,7 @@ class OvsChanges:
 def no_further_queue(dut: Dut, queues: int) -> str | None:
     """None, or why the first port has no queue to add."""
     port = dut.ports[0]
-    (link,) = json.loads(dut.host.run(["ip", "-json", "-d", "link", "show", "dev", port.ifname]).stdout)
-    there = int(link["num_rx_queues"])
+    there = rx_queues(dut.host, port.ifname)
     if there > queues:
         return None
     number = f"{there} receive queue{'s' * (there != 1)}"

@@ -37,6 +37,7 @@ class Machine:
     """Files and a card with eight queues. An argv with the word `refuses` fails; while `stuck`, nothing is taken."""
 
     name = "B"
+    reached_by = ""
 
     def __init__(self, files: Mapping[str, str] | None = None, programs: Sequence[str] = ()) -> None:
         self.files = dict(files or {})
@@ -111,6 +112,8 @@ class Machine:
         if program == "wrmsr":
             self.msr = self.msr if self.stuck else rest[2].removeprefix("0x")
             return 0, ""
+        if program == "ip":  # nobody needs it
+            return 0, "[]" if "route" in argv else '[{"ifname": "p0"}]'
         assert program == "ethtool", argv
         return self._ethtool(rest[0], rest[2:])
 

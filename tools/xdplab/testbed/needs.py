@@ -76,7 +76,7 @@ def how_freed(needs: Collection[Need]) -> str:
 
 def who_has(host: Host, forwarder: str, names: Collection[str]) -> str | None:
     """None, or which links or datapaths that a forwarder makes are there already, and are then somebody else's."""
-    there = sorted(set(names) & link_names(host))
+    there = sorted(set(names) & link_names(host)) if names else []
     if not there:
         return None
     what = f"{', '.join(there)} of somebody else is there, which {forwarder} would take over and remove"

@@ -17,7 +17,7 @@ from xdplab import app
 from xdplab.cli.progress import ConsoleListener
 from xdplab.hosts.agent.machine import Finished
 from xdplab.hosts.base import Host
-from xdplab.model import HostLost, InputError, LinkLost, Steps, TestbedSpec, XdplabError
+from xdplab.model import HostLost, InputError, Interrupted, LinkLost, Steps, TestbedSpec, XdplabError
 from xdplab.runner import plan
 from xdplab.runner.recovery import recover
 from xdplab.runner.session import PointSession
@@ -331,3 +331,19 @@ def test_the_first_error_is_raised_with_the_reasons_of_all() -> None:
     assert len(made) == 4
     with pytest.raises(LinkLost, match=r"^lost; here: KeyError: 'x' \(test_put_back.py:\d+\)$"):
         steps.raise_failed()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "raised"),
+    [
+        ((InputError, InputError), InputError),
+        ((InputError, XdplabError), XdplabError),
+        ((XdplabError, Interrupted, InputError), Interrupted),
+    ],
+)
+def test_bad_input_is_one_where_nothing_else_failed(kinds: tuple[type[XdplabError], ...], raised: type) -> None:
+    steps = Steps()
+    for number, kind in enumerate(kinds):
+        with steps.step("here"):
+            raise kind(str(number))
+    assert (type(steps.error), str(steps.error)) == (raised, "; ".join(map(str, range(len(kinds)))))

@@ -83,6 +83,8 @@ def state(host: Machine) -> dict[str, Any]:
 class Lab:
     """A testbed of cards, each on a machine of its own, but what `host_of` says."""
 
+    left_alone = ()
+
     def __init__(self, hosts: Mapping[str, Host], senders: int = 1, **spec: Any) -> None:
         self.spec = TestbedSpec(name="lab", kind="fake", **spec)
         self.lock = TestbedLock("lab")

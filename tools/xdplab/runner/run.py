@@ -285,7 +285,8 @@ class StudyRun:
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
             raise NothingMeasurable(f"study {self._study.name}: nothing can be measured here: {reasons}")
-        self._listener.begin(self._plan, len(order), self._plan.seconds(order))
+        left_s = self._plan.seconds(order)
+        self._listener.begin(self._plan, len(order), left_s)
         began = time.monotonic()
         number = 0
         groups = in_groups(self._plan, self._study, order, alone)

@@ -241,7 +241,7 @@ class HostsTestbed:
         for what, call in (
             ("CPUs", self._hold_cpus),
             ("cards", self._give_cards_back),
-            ("ports", partial(self.find_ports, set(self.ports))),
+            ("ports", partial(self.find_ports, tuple(self.ports))),
         ):
             with steps.step(what):
                 call()
@@ -353,7 +353,13 @@ class HostsTestbed:
         found, was_set = (state.get(key, {}).get(port.role) for key in ("ports", "ports_set"))
         if found is None or was_set is None:
             return []
-        theirs = port_settings.changed_since(port.host, port.ifname, found, [was_set, {"mtu": mtu_left}])
+        ours = [was_set, {"mtu": mtu_left}]
+        by_point = state.get("settings", {}) if port.role in state.get("settings_ports", ()) else {}
+        if "mtu" in by_point and (set_to := state.get("settings_set", {}).get("mtu")):
+            ours.append({"mtu": int(set_to[port.ifname])})
+        theirs = port_settings.changed_since(port.host, port.ifname, found, ours)
+        if "mtu" in by_point and set_to is None:  # the run was killed before it was known
+            theirs.pop("mtu", None)
         if not force:
             self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs}})
         return [
@@ -418,7 +424,7 @@ class HostsTestbed:
             host.hold_cpus(sorted(cpus))
             there |= cpus
 
-    def find_ports(self, roles: Collection[PortRole] | None = None) -> None:
+    def find_ports(self, roles: Collection[str] | None = None) -> None:
         """Look at the interfaces of the file, or at those of `roles`, and hold them; the hosts are connected.
 
         Raises:

@@ -37,9 +37,18 @@ def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection
         if forget:
             testbed.lock.forget_ports({role: testbed.spec.ports[role].title for role in forget})
         # first what runs there: it may hold what is put back (hugepages)
-        return testbed.clear_away(force=force) + _put_back(testbed, force=force)
-    finally:
+        done = testbed.clear_away(force=force) + _put_back(testbed, force=force)
+    except XdplabError as exc:
+        try:
+            testbed.down()
+        except XdplabError as further:
+            raise type(exc)(f"{exc}; {further}") from None
+        raise
+    except BaseException:
         testbed.down()
+        raise
+    testbed.down()
+    return done
 
 
 def _put_back(testbed: Testbed, *, force: bool) -> list[str]:

@@ -70,7 +70,7 @@ def _put_back(testbed: Testbed, *, force: bool) -> list[str]:
 def _leave_what_was_changed_since(testbed: Testbed, done: list[str]) -> None:
     """Settings that are neither what the run found nor what it set are somebody else's: forgotten and reported."""
     lock, state = testbed.lock, testbed.lock.state()
-    if lock.rebooted(testbed.system):
+    if not (state.get("settings") or state.get("own_settings")) or lock.rebooted(testbed.system):
         return
     ports = tuple(testbed.ports[role] for role in state.get("settings_ports", ()))
     of_point = _changed_since(_context(testbed.system, ports), state.get("settings", {}), state.get("settings_set", {}))

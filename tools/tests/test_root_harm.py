@@ -80,10 +80,12 @@ def port(bench: Bench, role: str, ifname: str) -> None:
 def foreign_xdp(bench: Bench, host: str, ifname: str) -> Iterator[None]:
     argv = bench.lab.command(host, str(bpf_program("xdpfwd")), f"--if0={ifname}", "--mode=native", "--hairpin")
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()  # it is ready
-        yield
-        process.terminate()
+        try:
+            assert process.stdout
+            process.stdout.readline()  # it is ready
+            yield
+        finally:
+            process.terminate()
 
 
 @pytest.mark.parametrize(

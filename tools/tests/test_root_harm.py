@@ -67,7 +67,7 @@ def killed_up(bench: Bench) -> None:
     assert any(line.startswith("up;") for line in iter(process.stdout.readline, "")), "it is not up"
     process.kill()
     finish(process)
-    wait_for(lambda: running(bench.lab) == [], "the agents' end", 20)
+    wait_for(lambda: not any("python" in each for each in running(bench.lab)), "the agents' end", 20)
 
 
 def port(bench: Bench, role: str, ifname: str) -> None:

@@ -25,8 +25,8 @@ from xdplab.tools import project_root
 
 FOLDER = project_root() / "build" / "lab"
 _STATE, _KEY, _KNOWN_HOSTS = FOLDER / "lab.json", FOLDER / "root", FOLDER / "known_hosts"
-#: Three guests at once take about a minute in software on two cores.
-_BOOT_S = 300.0
+#: Three guests at once take a minute or two in software on two cores, and many times that on busy ones.
+_BOOT_S = 600.0
 _SSHD = "HostKey /etc/ssh/ssh_host_ed25519_key\nPermitRootLogin prohibit-password\nUseDNS no\n"
 
 

@@ -184,6 +184,10 @@ def test_bad_hosts_are_one_line(changes: dict[str, Any], words: str) -> None:
         (("--from", "/nowhere"), "/nowhere: No such file"),
         (("--name", "UP", "--tester", "root@192.0.2.1", "--forwarder", "root@192.0.2.2"), "name"),
         (
+            ("--trex", "/t}", "--tester", "a@192.0.2.1", "--forwarder", "a@192.0.2.2"),
+            "lab init: --trex: folder",
+        ),
+        (
             ("--trex", "/t", "--tester", "a@192.0.2.1", "--forwarder", "a@192.0.2.2", "--far", "a@192.0.2.3"),
             "--trex: TRex sends and receives on one machine; leave far out",
         ),

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lab.command import Done, start, wait_for, xdplab
 
+from lab.command import Done, start, wait_for, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import make_method

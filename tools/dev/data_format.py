@@ -39,9 +39,9 @@ the columns of the table alone.
 _EXPORT = """\
 `xdplab export RUN --format csv` (RFC 4180, UTF-8, with a head line) and `--format parquet` (needs
 `pip install 'xdplab[parquet]'`) have a row for each point and figure, with these columns in this order: each figure
-that the method declares, measured or not, and the other numbers of its table. New columns come at the end. In every CSV
-file a text that a spreadsheet would run (it begins with `=`, `+`, `-`, `@`, a tab or a line end, and is no number) has an
-apostrophe in front.
+that the method declares, measured or not, and the other numbers of its table. New columns come at the end. In each CSV
+file a text that a spreadsheet would run (it begins with `=`, `+`, `-`, `@`, a tab or a line end, and is no number)
+has an apostrophe in front.
 
 `--format openmetrics` has the same figures as gauges in base units, as `xdplab_p50_seconds` and
 `xdplab_ndr_frames_per_second`, with the lowest and highest repetition (`xdplab_p50_low_seconds`) and what a rate is

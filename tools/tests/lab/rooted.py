@@ -93,7 +93,7 @@ class Lab:
 
     def trials(self) -> list[TrialRecord]:
         """Records of the newest run."""
-        return self.newest().trials()
+        return [*self.newest().trials()]
 
     def namespaces(self) -> list[str]:
         """Namespaces of this testbed."""

@@ -20,6 +20,7 @@ from xdplab.forwarders.ovs.lookups import LookupCounts, parse_threads
 from xdplab.measure import make_method
 from xdplab.measure.datapath import ENDS
 from xdplab.model import InputError, Point, PointFailed, RunRecord, StreamSpec, ThreadUse, TrialRecord, TrialSpec
+from xdplab.results import trials_by_point
 
 DATA = Path(__file__).parent / "data"
 STATS, PERF, MAIN = (
@@ -142,7 +143,8 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
     exported = {row.figure: row for row in export_rows(run, points) if row.point_id == OURS.id}
     assert (exported["cycles_per_frame"].value, exported["emc_share"].unit) == (1000.0, "1")
     assert (exported["cycles_per_frame"].unit, exported["met_frames"].unit) == ("cycles/frame", "frames")
-    (line,) = [each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 1" in each]
+    own = trials_by_point(trials)[OURS.id]
+    (line,) = [each for each in way_of(run, points[0], own, answer(run, points, trials)) if "repetition 1" in each]
     assert "2,000 frames, look-ups met by EMC 83.3 %, megaflows 16.6 %, upcalls 0.067 %, 1,000 cycles per frame" in line
 
 
@@ -183,7 +185,8 @@ def test_the_kernels_share_is_of_all_threads_of_any_forwarder() -> None:
     assert "Open vSwitch" not in table  # whose columns are not there
     run = run_record(OURS, OTHER)
     points = summarise(run, trials)
-    line = next(each for each in way_of(run, points[0], trials, answer(run, points, trials)) if "repetition 2" in each)
+    own = trials_by_point(trials)[OURS.id]
+    line = next(each for each in way_of(run, points[0], own, answer(run, points, trials)) if "repetition 2" in each)
     assert "; 80 % of its threads' time in the kernel; ok" in line
     assert (
         reported(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(None, None),)))[1] == {}

@@ -109,7 +109,8 @@ def test_a_picture_is_no_command_and_an_unknown_program_is_refused() -> None:
     ("line", "expected", "output"),
     [
         ("ssh-copy-id -i ~/.ssh/k lab@192.0.2.10", "ssh-copy-id -p 2222 -i /h/.ssh/k lab@127.83.0.10", None),
-        ("ssh-keyscan 192.0.2.20 192.0.2.30 >> ~/.ssh/known_hosts", "ssh-keyscan -p 2222 127.83.0.20 127.83.0.30",
+        ("ssh-keyscan 192.0.2.20 192.0.2.30 >> ~/.ssh/known_hosts",
+         "ssh-keyscan -T 60 -t ed25519 -p 2222 127.83.0.20 127.83.0.30",
          "/h/.ssh/known_hosts"),
         ("xdplab lab init lab.yaml --far lab@192.0.2.30", "xdplab lab init lab.yaml --far lab@127.83.0.30:2222", None),
         ("make undo TESTBED=lab.yaml", "make -o setup undo TESTBED=lab.yaml", None),

@@ -184,6 +184,10 @@ def test_bad_hosts_are_one_line(changes: dict[str, Any], words: str) -> None:
         (("--from", "/nowhere"), "/nowhere: No such file"),
         (("--name", "UP", "--tester", "root@192.0.2.1", "--forwarder", "root@192.0.2.2"), "name"),
         (
+            ("--trex", "/t}", "--tester", "a@192.0.2.1", "--forwarder", "a@192.0.2.2"),
+            "lab init: --trex: folder",
+        ),
+        (
             ("--trex", "/t", "--tester", "a@192.0.2.1", "--forwarder", "a@192.0.2.2", "--far", "a@192.0.2.3"),
             "--trex: TRex sends and receives on one machine; leave far out",
         ),
@@ -264,6 +268,21 @@ def test_cards_are_reported_with_what_they_are_and_who_needs_them() -> None:
     with pytest.raises(InputError, match=r"no interface 'ens2f9'.*ens2f0 \(ice"):
         offered("forwarder", found, ("ens2f9",), force=False)
     assert "free: ens2f0 (ice, 100 Gbit/s, NUMA node 1), ens2f1 (ice))" in str(none_offered("forwarder", found))
+
+
+def test_a_bare_debian_has_no_ethtool_and_its_cards_are_known_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    host: Any = Told(link("ens2f0"))
+    host.files["/sys/class/net/ens2f0/device/uevent"] = "DRIVER=igb\nPCI_CLASS=20000\nPCI_SLOT_NAME=0000:18:00.0"
+    there = host.run
+
+    def run(argv: list[str], **more: object) -> Any:
+        if argv[0] == "ethtool":
+            raise InputError("b: program 'ethtool' not found there; install it on that host")
+        return there(argv, **more)
+
+    monkeypatch.setattr(host, "run", run)
+    found = cards(host)["ens2f0"]
+    assert (found.driver, found.pci, found.firmware) == ("igb", "0000:18:00.0", "")
 
 
 def test_the_file_says_what_was_found_and_is_a_testbed() -> None:

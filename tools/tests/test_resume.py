@@ -58,7 +58,7 @@ def test_a_resumed_run_is_complete_and_measures_nothing_twice(
     for _ in range(2):  # a run that is complete can be resumed too, and stays as it is
         done = cli("run", "--resume", "latest", "--results", killed)
         assert (done.code, done.complaints) == (0, [])
-        assert run.trials()[: len(before)] == before
+        assert [*run.trials()][: len(before)] == [*before]
         assert repetitions(killed) == {(repetition.point.id, repetition.number): 1 for repetition in plan.order}
     head = run.load()
     assert head.finished

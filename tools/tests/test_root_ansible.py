@@ -183,7 +183,7 @@ class Site:
             "LC_ALL": "C.UTF-8",
         }
         argv = [str(BIN / "ansible-playbook"), "-e", json.dumps(given), *args, str(ANSIBLE / f"{name}.yml")]
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=150)
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=240)
         self.said = done.stdout + done.stderr
         assert done.returncode == code, self.said[-6000:]
         return {
@@ -212,7 +212,7 @@ def changed(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     return {host: count["changed"] for host, count in counts.items()}
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_check_mode_for_real_twice_and_undone(site: Site) -> None:
     asked = {"xdplab_boot": True, "xdplab_hugepages_2m": 64}
     built = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in ovs_build().iterdir()}

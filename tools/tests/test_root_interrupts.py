@@ -141,7 +141,7 @@ def test_a_search_killed_in_a_trial_is_resumed_without_repeating_one(lab: Lab) -
     assert not [each for each in kept if each.purpose == "figures"]
     assert lab.xdplab("run", "--resume", "latest").complaints == []
     trials = lab.trials()
-    assert trials[: len(kept)] == kept
+    assert [*trials[: len(kept)]] == [*kept]
     numbers = [each.trial for each in trials if each.purpose == "search"]
     assert numbers == list(range(len(numbers)))
     (found,) = [each.figures for each in trials if each.purpose == "figures"]

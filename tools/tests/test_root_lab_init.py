@@ -4,13 +4,16 @@
 import os
 import pty
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import yaml
 from lab.bench import Bench
 from lab.command import BIN, Done, held_up, xdplab
+
+from xdplab.hosts.ssh import SshHost
 
 pytestmark = pytest.mark.root
 
@@ -87,6 +90,21 @@ def test_cables_are_found_however_they_are_plugged(bench: Bench) -> None:
     assert {role: port["ifname"] for role, port in ports.items()} == {
         "a0": "a0", "b0": "b1", "b1": "b0", "c0": "c0", "d0": "d0", "d1": "d1",
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_cables_are_found_where_each_program_takes_its_time_to_start(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SshHost.run
+
+    def slow_run(self: SshHost, argv: Sequence[str], **more: Any) -> Any:
+        time.sleep(0.7 * ("send" in argv))
+        return run(self, argv, **more)
+
+    monkeypatch.setattr(SshHost, "run", slow_run)  # six of them take longer than the 3 s after the last
+    done = init(bench)
+    assert done.code == 0, done.err
 
 
 def test_hosts_that_somebody_uses_are_left_alone(bench: Bench) -> None:

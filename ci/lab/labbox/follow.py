@@ -32,11 +32,16 @@ MORE = {
     "robot": ("-v", "PRESET:quick", "-v", "LINE_RATE:2e6", "-v", "FRAME_SIZES:64"),
     "make": ("-o", "setup"),  # this machine is set up
 }
+#: Where sshd listens; emulated machines answer after the 5 s that ssh-keyscan waits, and it asks once for each type.
+_SSH_OPTIONS = {
+    "ssh-copy-id": ("-p", str(SSH_PORT)),
+    "ssh-keyscan": ("-T", "60", "-t", "ed25519", "-p", str(SSH_PORT)),
+}
 #: Command -> why it is not run.
 LEFT_OUT = {
     'make provision TESTBED=lab.yaml ANSIBLE="-e xdplab_boot=true"': "the machines are booted without GRUB",
 }
-#: Commands that end with 1 where something is missing, and say what: before provisioning much is.
+#: Commands that end with 2 where something is missing, and say what: before provisioning much is.
 _MAY_FIND_GAPS = ("xdplab doctor",)
 _LIMIT_S = 3600.0
 #: Answers ssh's questions: whether a host is known, a passphrase for the new key, the password.
@@ -83,8 +88,7 @@ def step(line: str, home: Path) -> Step:
         port = "" if words[0].startswith("ssh-") else f":{SSH_PORT}"
         words = [word.replace(machine.documented, machine.address + port) for word in words]
     words = [str(home) + word[1:] if word.startswith("~/") else word for word in words]
-    if words[0] in ("ssh-copy-id", "ssh-keyscan"):
-        words[1:1] = ["-p", str(SSH_PORT)]
+    words[1:1] = _SSH_OPTIONS.get(words[0], ())
     for beginning, more in MORE.items():
         if line.startswith(f"{beginning} "):
             count = len(beginning.split())
@@ -145,7 +149,7 @@ class Reader:
         self._log.write(f"\n$ {shlex.join(todo.argv)}\n".encode() + done.stdout)
         self._log.flush()
         text = done.stdout.decode(errors="replace")
-        if done.returncode and not (done.returncode == 1 and line.startswith(_MAY_FIND_GAPS)):
+        if done.returncode and not (done.returncode == 2 and line.startswith(_MAY_FIND_GAPS)):
             raise Hang(f"exit code {done.returncode} of `{line}`:\n{text[-3000:]}")
         if todo.output:
             with todo.output.open("a", encoding="utf-8") as file:

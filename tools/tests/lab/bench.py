@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from lab.command import Done, environment, xdplab
 from lab.cuts import changes, look
 from lab.sshlab import SshLab
-
 from xdplab.analysis import summarise
 from xdplab.results import RunFolder
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.records import point, run_record, trial
-
 from xdplab.analysis import answer, summarise
 from xdplab.measure import LimitedBy, Measured, RepetitionFigures
 from xdplab.measure.comparison import Answer, Comparison

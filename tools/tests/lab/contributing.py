@@ -6,7 +6,6 @@ import tomllib
 from pathlib import Path
 
 from lab.outsider import distribution
-
 from xdplab.tools import project_root
 
 #: What it calls a program; this one waits until it is ended.

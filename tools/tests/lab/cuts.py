@@ -33,7 +33,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.command import Done, environment, finish, start
 from lab.sshlab import SshLab
-
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from lab.records import encoded, result, run_record, stream
-
 from xdplab import app
 from xdplab.methods.stages.figures import StageSummary
 from xdplab.model import Point, RunRecord, StudySpec, TrialRecord, validated

@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.command import environment, xdplab
 from lab.sshlab import SshLab
-
 from xdplab.results import RunFolder
 
 _METHOD = {"name": "latency", "duration_s": 0.1, "warmup_s": 0.05, "drain_s": 0.05}

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import vpp_papi
-from lab.startup import contradictions
 from pydantic import TypeAdapter
 from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
 
+from lab.startup import contradictions
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.control import VppControl
 from xdplab.forwarders.vpp.forwarder import VppForwarder

@@ -23,7 +23,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.browser import browser
-
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.run import Run
 from xdplab.cli.tables import markdown_table

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from lab.command import Done, start, wait_for, xdplab
 
+from lab.command import Done, start, wait_for, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import make_method
@@ -93,7 +93,7 @@ class Lab:
 
     def trials(self) -> list[TrialRecord]:
         """Records of the newest run."""
-        return self.newest().trials()
+        return [*self.newest().trials()]
 
     def namespaces(self) -> list[str]:
         """Namespaces of this testbed."""

@@ -3,6 +3,7 @@
 
 import json
 import secrets
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,10 @@ from xdplab.hosts.waiting import said_something
 from xdplab.model import XdplabError
 
 _PROBE = Path(__file__).with_name("cable_probe.py")
+#: After the last frame was sent: a slow host takes seconds for each program that sends.
 _LISTEN_S = 3.0
+#: Of a listener whose controller is gone.
+_AT_MOST_S = 300
 _START_S = 10.0
 Label = TypeVar("Label")
 
@@ -39,8 +43,9 @@ def probe_cables(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[L
             host, ifname = ends[label]
             host.run([host.python, "-I", "-S", host.program(_PROBE), "send", f"{tag}-{number}", ifname])
         heard: dict[Label, set[Label]] = {label: set() for label in labels}
+        time.sleep(_LISTEN_S)
         for name, (output, process) in listeners.items():
-            process.wait(_LISTEN_S + 5.0)
+            process.stop()
             for line in hosts[name].read(str(output)).splitlines()[1:]:
                 report = json.loads(line)
                 sent, _, number = report["word"].partition("-")
@@ -53,7 +58,7 @@ def probe_cables(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[L
 def _listen(host: SshHost, ifnames: list[str], stack: ExitStack) -> tuple[Path, Running]:
     host.make_folder(host.folder)
     output = host.folder / "cables.out"
-    argv = [host.python, "-I", "-S", host.program(_PROBE), "listen", str(_LISTEN_S), *ifnames]
+    argv = [host.python, "-I", "-S", host.program(_PROBE), "listen", str(_AT_MOST_S), *ifnames]
     process = host.start(argv, log=host.folder / "cables.log", stdout=output)
     stack.callback(process.stop)
     return output, process

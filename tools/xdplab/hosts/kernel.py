@@ -149,8 +149,15 @@ def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:
 
 
 def driver_facts(host: Host, ifname: str) -> dict[str, str]:
-    """What `ethtool -i` prints of an interface (`driver`, `firmware-version`, `bus-info` ...); nothing without one."""
-    shown = host.run(["ethtool", "-i", ifname], check=False).stdout
+    """What `ethtool -i` prints of an interface (`driver`, `firmware-version`, `bus-info` ...); nothing without one.
+
+    A bare Debian has no ethtool: `driver` and `bus-info` of a card are then the kernel's word.
+    """
+    try:
+        shown = host.run(["ethtool", "-i", ifname], check=False).stdout
+    except XdplabError:
+        shown = text_of(host, f"/sys/class/net/{ifname}/device/uevent")
+        shown = shown.replace("DRIVER=", "driver: ").replace("PCI_SLOT_NAME=", "bus-info: ")
     return dict(re.findall(r"^([\w-]+): (\S.*)$", shown, re.MULTILINE))
 
 

@@ -8,7 +8,7 @@ from typing import IO
 from xdplab.model.errors import InputError
 
 MIB = 1 << 20
-#: Of run.json, of a line of trials.jsonl (usual: 10 KiB), and of that file.
+#: Of run.json, of a line of trials.jsonl (usual: 3 KiB), and of that file.
 HEAD_BYTES, LINE_BYTES, JOURNAL_BYTES = 64 * MIB, 16 * MIB, 4096 * MIB
 #: Of a study, a testbed, a description; and of the rules that it names.
 YAML_BYTES, RULES_BYTES = MIB, 64 * MIB

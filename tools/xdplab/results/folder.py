@@ -22,7 +22,7 @@ from xdplab.model.reading import HEAD_BYTES, read_text, whole_lines
 from xdplab.results.writing import append_whole, give_back, write_whole
 
 _M = TypeVar("_M", bound=Model)
-#: Trials that stay in memory once they were read, 16 KiB each.
+#: Trials that stay in memory once they were read, some 16 KiB each.
 _KEPT = 4096
 
 

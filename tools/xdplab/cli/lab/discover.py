@@ -14,7 +14,7 @@ import yaml
 from xdplab.cli.lab.cabling import End, roles_of
 from xdplab.cli.lab.cpus import FRAME_BYTES, Proposal, Senders, propose, senders, topology
 from xdplab.cli.lab.look import Card, cards, none_offered, offered, speed_of
-from xdplab.cli.lab.trex import CPUS, trex_config
+from xdplab.cli.lab.trex import CONFIG, CPUS, trex_config
 from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.cli.lab.written import testbed_text
 from xdplab.hosts import SshHost
@@ -23,7 +23,7 @@ from xdplab.hosts.kernel import has_carrier
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, TestbedSpec, do_each, validated
-from xdplab.model.inventory import PortRole
+from xdplab.model.inventory import PortRole, TrexSpec
 from xdplab.results.writing import write_whole
 from xdplab.runner.calibrations import sender_pps
 from xdplab.testbed import TestbedLock
@@ -47,8 +47,7 @@ def discover(
         InputError: a host is not reached, an interface is needed by somebody, a cable is missing, the file is there, or
             the tester's cards are none for TRex.
     """
-    if trex and lab.far:
-        raise InputError("lab init: --trex: TRex sends and receives on one machine; leave far out")
+    _refuse_no_trex(lab, trex)
     config = path.with_name(f"{path.stem}-trex_cfg.yaml") if trex else None
     for each in (path, config):
         if each and each.exists():
@@ -89,6 +88,13 @@ def discover(
     for part, proposal in cpus.items():
         note(f"{part}: cpus {list(proposal.cpus)}: {proposal.why}" if proposal else f"{part}: cpus left to xdplab")
     return config
+
+
+def _refuse_no_trex(lab: LabHosts, folder: str | None) -> None:
+    if folder:
+        validated(TrexSpec, {"folder": folder, "config": CONFIG}, "lab init: --trex")
+        if lab.far:
+            raise InputError("lab init: --trex: TRex sends and receives on one machine; leave far out")
 
 
 def _testers(lab: LabHosts, cpus: Mapping[Part, Proposal | None]) -> int:

@@ -47,8 +47,7 @@ def testbed_text(
         given = host.model_dump(mode="json", exclude_unset=True, exclude={"offer", "cpus"})
         lines += [f"  {part}:  # {_PARTS[part]}", *_keys(given), *_cpus(host.cpus, cpus[part])]
     if trex:
-        keys = yaml.safe_dump({"folder": trex, "config": CONFIG}, sort_keys=False, default_flow_style=True).strip()
-        lines.append(f"trex: {keys}  # both on the tester")
+        lines.append(f"trex: {{folder: {trex}, config: {CONFIG}}}  # both on the tester")
     lines.append("ports:")
     lines += [_port(role, end, found[end], owned.get(role)) for role, end in roles.items()]
     if "d0" not in roles:

@@ -241,7 +241,7 @@ class HostsTestbed:
         for what, call in (
             ("CPUs", self._hold_cpus),
             ("cards", self._give_cards_back),
-            ("ports", partial(self.find_ports, set(self.ports))),
+            ("ports", partial(self.find_ports, tuple(self.ports))),
         ):
             with steps.step(what):
                 call()
@@ -418,7 +418,7 @@ class HostsTestbed:
             host.hold_cpus(sorted(cpus))
             there |= cpus
 
-    def find_ports(self, roles: Collection[PortRole] | None = None) -> None:
+    def find_ports(self, roles: Collection[str] | None = None) -> None:
         """Look at the interfaces of the file, or at those of `roles`, and hold them; the hosts are connected.
 
         Raises:

@@ -76,6 +76,18 @@ def test_what_is_not_known_is_not_drawn_and_what_is_doubtful_is_named() -> None:
     assert json.loads(chart.json())["x"]["log"]
 
 
+def test_a_point_whose_frames_were_lost_in_one_repetition_has_no_band_and_is_not_drawn() -> None:
+    sizes = [at(point("fake:seed=1"), f"route:{n}") for n in (1, 10, 100)]
+    run = run_record(*sizes)
+    records = [trial(each, repetition, [1000] * 2000) for each in sizes for repetition in range(3)]
+    lost = result_of(stream([], sent=2000))
+    records[-1] = records[-1].model_copy(update={"result": lost})
+    (chart,) = (each for each in size_charts(run, summarise(run, records), make_method(run.study.method).figures)
+                if each.title.startswith("p50"))  # fmt: skip
+    assert list(chart.series[0].x) == [1, 10]
+    assert "Not drawn: fake:seed=1 at 100 (" in chart.note
+
+
 def test_a_run_of_one_size_has_no_such_chart() -> None:
     found, html = charts((point("fake:seed=1"), 1000), (point("fake:seed=2"), 2000))
     assert found == {}

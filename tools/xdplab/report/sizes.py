@@ -109,7 +109,9 @@ def _chart(figure: Figure, title: str, number: str, lines: Mapping[str, Sequence
     series, bounds, left, doubtful = [], [], [], []
     for name, places in lines.items():
         own = sorted(((size, row_of(each, figure)) for size, each in places), key=itemgetter(0))
-        known = [(size, row) for size, row in own if row["value"] and (row["below"] is None or row["at_least"])]
+        # no end of the band: in a repetition the frame was lost
+        whole = [(size, row) for size, row in own if row["value"] and row["high"] is not None]
+        known = [(size, row) for size, row in whole if row["below"] is None or row["at_least"]]
         drawn = {size for size, _ in known}
         left += [f"{name} at {size:,} ({row['text']})" for size, row in own if row["searched"] and size not in drawn]
         if len(drawn) < 2:

@@ -154,7 +154,7 @@ def small_disk(lab: Lab) -> Iterator[Path]:
     """48 KiB."""
     folder = lab.folder / "small"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k", "lab-small", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48k,mode=0700", "lab-small", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

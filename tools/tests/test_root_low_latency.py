@@ -57,7 +57,8 @@ def test_the_kernel_takes_it_and_has_it_back(tap: Port) -> None:
     testbed = Taps(tap)
     testbed.up()
     with low_latency(testbed) as made:
-        assert made.found == {"a0": {"coalesce_rx_frames": "1"}}
+        assert made.found["a0"]["coalesce_rx_frames"] == "1"
+        assert made.found["a0"]["channels"].startswith("not set: ")  # a tap has none
         assert rx_frames(tap) == "rx-frames: 1"
     assert rx_frames(tap) == "rx-frames: 3"
     testbed.down()
@@ -78,6 +79,6 @@ def test_after_kill_9_it_is_put_back(tap: Port) -> None:
     assert ended.returncode == -signal.SIGKILL
     assert rx_frames(tap) == "rx-frames: 1"
     again = Taps(tap)
-    assert recover_testbed(again) == ["A: coalesce_rx_frames back to {'tap0': '3'}"]
+    assert "A: coalesce_rx_frames back to {'tap0': '3'}" in recover_testbed(again)
     assert rx_frames(tap) == "rx-frames: 3"
     assert not again.lock.path.exists()

@@ -154,7 +154,7 @@ def test_kill_9_leaves_nobody_asleep(lab: Lab, kind: str) -> None:
     )
     assert done.code == -signal.SIGKILL
     left = lab.processes()
-    assert {"ovsdb-server", "ovs-vswitchd", "xsk"} <= set(left.values())
+    assert {"ovs-vswitchd", "xsk"} <= set(left.values())  # who was awake ends with the run, who slept when it wakes
     assert any(is_asleep(pid, kind) for pid in left)
     assert len(lab.cgroups()) == (0 if kind == "none" else 2)
     down = lab.down()

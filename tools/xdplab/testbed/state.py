@@ -69,7 +69,7 @@ def _private(default: str) -> Path:
         found = path.lstat()
     except OSError as exc:
         raise InputError(f"{path}: {exc.strerror}; run as root, or set XDPLAB_STATE") from None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
         raise InputError(
             f"{path}: a link, of another user, or writable for others: what is put back must not come from them; "
             f"`rm`, `chown` or `chmod go-w` it, or set XDPLAB_STATE to a folder of user {os.geteuid()}"

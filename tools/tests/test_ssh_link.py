@@ -4,6 +4,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -184,3 +186,15 @@ def test_an_answer_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_an_operation_waits_for_is_its_own_time_out(call: tuple[Any, Any, Any], waits_s: float) -> None:
     assert ssh._waits_s(OPERATIONS[call[0].__name__], *call[1:]) == waits_s
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent() -> None:
+    async def answer() -> int:
+        return 7
+
+    assert ssh._await(answer()) == 7
+    pid = os.fork()
+    if not pid:
+        signal.alarm(20)
+        os._exit(ssh._await(answer()))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

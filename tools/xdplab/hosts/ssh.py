@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import inspect
 import itertools
+import os
 import sys
 import threading
 import time
@@ -41,6 +42,15 @@ def _event_loop() -> "asyncio.AbstractEventLoop":
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="xdplab-ssh", daemon=True).start()
         return _loop
+
+
+def _forget_loop() -> None:
+    """Of a process that was forked: the thread of its parent's is not there, and would be waited for without end."""
+    global _loop, _loop_lock
+    _loop, _loop_lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_loop)
 
 
 def _await(work: Coroutine[Any, Any, _T]) -> _T:

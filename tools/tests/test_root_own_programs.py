@@ -191,12 +191,15 @@ def test_what_is_wrong_with_a_program_is_said(lab: Lab, files: dict[str, str]) -
 
 
 def test_who_loses_track_of_a_frame_is_named(lab: Lab, files: dict[str, str], tmp_path: Path) -> None:
-    """A flipped bit, a buffer sent twice, and a frame of the repetition before, from before it was started."""
+    """A flipped bit, a buffer sent twice, and a frame of the repetition before, from before it was started.
+
+    On a busy machine that frame may come in a proof, which says nothing of it: there are several repetitions.
+    """
     rows = measured(
         lab,
         files,
         ok=False,
-        study={"repetitions": 2},
+        study={"repetitions": 4},
         flips=command(files["untrue"], "{port_a}", "{port_b}", "flips", "-"),
         copies=command(files["untrue"], "{port_a}", "{port_b}", "copies", "-"),
         keeps=command(files["untrue"], "{port_a}", "{port_b}", "keeps", str(tmp_path / "kept")),
@@ -207,10 +210,9 @@ def test_who_loses_track_of_a_frame_is_named(lab: Lab, files: dict[str, str], tm
     assert said["good"] == ()
     for label, words in {
         "flips": r"delivered [\d,]+ frames? damaged", "copies": r"delivered [\d,]+ frames? twice",
-        "keeps": "delivered 1 frame of earlier trials, from before it was started",
+        "keeps": r"delivered \d frames? of earlier trials, from before it was started",
     }.items():  # fmt: skip
-        (fault,) = said[label]
-        assert re.fullmatch(words, fault), (label, fault)
+        assert [bool(re.fullmatch(words, fault)) for fault in said[label]] == [True], (label, said[label])
 
 
 def test_the_page_s_study_can_be_run(files: dict[str, str], lab: Lab) -> None:

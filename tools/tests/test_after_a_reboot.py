@@ -174,7 +174,7 @@ def test_hosts_that_stayed_up_are_put_back(machines: dict[str, Machine]) -> None
     assert not TestbedLock("lab").path.exists()
 
 
-def test_a_host_that_was_started_anew_is_left_as_its_start_made_it(machines: dict[str, Machine]) -> None:
+def test_what_a_reboot_of_a_host_has_reset_is_not_put_back(machines: dict[str, Machine]) -> None:
     killed_run()
     machines["dut"].reboot()
     done = recover(SPEC)

@@ -18,7 +18,7 @@ SSH_PORT = 2222
 #: The interface that carries SSH.
 MGMT = "mgmt"
 CPUS = 3
-#: On a busy machine the kernel takes the emulated timer for broken, and panics, unless it is told not to check.
+#: `no_timer_check`: without it a kernel on a busy machine finds the emulated timer too slow, and panics.
 _APPEND = "console=ttyS0 panic=-1 mitigations=off no_timer_check quiet intel_iommu=on"
 
 

@@ -53,7 +53,7 @@ def _spellings(left: str, right: str) -> list[tuple[str, str]]:
     return [*pairs, *((b, a) for a, b in pairs)]
 
 
-def test_addresses_and_ports_differ() -> None:
+def test_mac_and_ip_addresses_differ() -> None:
     macs = [card.mac for machine in MACHINES for card in machine.cards] + [machines.mgmt_mac(one) for one in MACHINES]
     assert len(set(macs)) == 9
     assert len({machine.address for machine in MACHINES}) == 3

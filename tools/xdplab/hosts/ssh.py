@@ -207,9 +207,7 @@ class SshHost(Host):
         Raises:
             InputError: somebody else measures on one of them.
         """
-        taken = self.take_cpus(cpus)
-        if taken is not None:
-            raise InputError(in_use(f"{self.name}: CPU {taken[0]}", "cpus", taken[1]))
+        self._refuse(self.take_cpus(cpus), "CPU ", "cpus")
 
     def hold_ports(self, ifnames: Sequence[str]) -> None:
         """Have these interfaces for this testbed alone, until `close`; whatever its folder, and whose it is.
@@ -217,9 +215,11 @@ class SshHost(Host):
         Raises:
             InputError: somebody else measures with one of them.
         """
-        taken = self.take_ports(ifnames)
+        self._refuse(self.take_ports(ifnames), "", "ports")
+
+    def _refuse(self, taken: tuple[int | str, int] | None, kind: str, key: str) -> None:
         if taken is not None:
-            raise InputError(in_use(f"{self.name}: {taken[0]}", "ports", taken[1]))
+            raise InputError(in_use(f"{self.name}: {kind}{taken[0]}", key, taken[1]))
 
     def call(self, function: Callable[..., Any], *args: Any, **given: Any) -> Any:
         """Have the agent carry an operation out.

@@ -41,10 +41,10 @@ class Hugepages2M(Knob):
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
         """The kernel may find fewer than asked for."""
-        present = self.read(context)
-        if present < self._needed:
-            used = f", of which others use {self._needed - int(value)}" if self._needed > int(value) else ""
-            found = f"the kernel found memory for {present} of {self._needed} pages of 2 MiB"
+        present, needed = self.read(context), max(self._needed, int(value))
+        if present < needed:
+            used = f", of which others use {needed - int(value)}" if needed > int(value) else ""
+            found = f"the kernel found memory for {present} of {needed} pages of 2 MiB"
             raise Unsupported(f"hugepages_2m: {found}{used}")
 
     def restore(self, context: KnobContext, saved: Any) -> None:

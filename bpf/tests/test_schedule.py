@@ -123,13 +123,21 @@ def top_pps(net, rx):
 
 @pytest.mark.parametrize("rx", ["xdp", "tc"])
 def test_a_load_below_the_top_rate_is_reached_whatever_its_batch(direct, rx):
-    """Just below each step of the batch; in one of twenty trials, because a machine that is away leaves one short."""
-    top = top_pps(direct, rx)
-    steps = [n * 150_000 for n in (1, 2, 4, 8, 16) if n * 150_000 < 0.8 * top]
-    assert len(steps) >= 2
-    for pps in steps:
-        trials = (paced(direct, pps, rx=rx, duration_s=0.1)["streams"][0]["achieved_pps"] for _ in range(20))
-        assert any(each > 0.995 * pps for each in trials), pps
+    """Just below each step of the batch; in one of twenty trials, because a machine that is away leaves one short.
+
+    A step counts only if one of the twenty trials at top rate that alternate with them has a quarter more.
+    """
+    reached = {}
+    for pps in (n * 150_000 for n in (1, 2, 4, 8, 16)):
+        top = 0.0
+        for _ in range(20):
+            top = max(top, top_pps(direct, rx))
+            reached[pps] = paced(direct, pps, rx=rx, duration_s=0.1)["streams"][0]["achieved_pps"]
+            if reached[pps] > 0.995 * pps:
+                break
+        else:
+            assert top < 1.25 * pps, (top, reached)
+    assert sum(each > 0.995 * pps for pps, each in reached.items()) >= 2, reached
 
 
 def test_probes_wait_for_no_load(direct):

@@ -55,14 +55,13 @@ def queues():
 
 @contextlib.contextmanager
 def stalled(thread, cpu):
-    """It does not get its CPU: the sender has it, and behind it somebody else."""
+    """It does not get its CPU: the sender has it, and behind it somebody else. Yields whether that is so still."""
     sh("chrt", "-o", "-p", 0, thread)
     argv = [sys.executable, "-c", TAKE_THE_CPU, str(cpu)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout.readline() == "ready\n"
-            yield
-            assert process.poll() is None, "the queue may have progressed at the end"
+            yield lambda: process.poll() is None
         finally:
             process.kill()
     sh("chrt", "-f", "-p", PROGRESS, thread)
@@ -78,16 +77,18 @@ def test_the_other_queue_is_exact_and_nothing_waits_for_the_one_that_is_stalled(
     run = config(ports, *streams, **TIMES)
     with serving("chrt", "-f", str(SENDER)) as process:
         before = process.trial(run)
-        for _ in range(5):  # on a busy machine the kernel may have begun earlier to count how long nobody had the CPU
-            with stalled(threads[cpu % 2], cpu):
-                begin = time.monotonic()
+        for _ in range(
+            10
+        ):  # a busy machine may take longer than HOG_S, or have spent some of the kernel's second before
+            with stalled(threads[cpu % 2], cpu) as still:
                 during = process.trial(run)
-                took_s = time.monotonic() - begin
+                waited_for_none = still()
             after = process.trial(run)
-            if not during["streams"][which]["received"]:
+            if waited_for_none and not during["streams"][which]["received"]:
                 break
             time.sleep(1.0)
         assert process.end() == (0, "")
+    assert waited_for_none
     assert [counts(one) for one in before["streams"]] == [clean(FRAMES)] * 2
     lost = clean(FRAMES) | {"received": 0, "lost": FRAMES}
     expected = [clean(FRAMES)] * 2
@@ -95,6 +96,5 @@ def test_the_other_queue_is_exact_and_nothing_waits_for_the_one_that_is_stalled(
     assert [counts(one) for one in during["streams"]] == expected
     assert during["ports"][1]["rx_cpus"] == {str(CPUS[1 - which]): FRAMES}
     assert during["streams"][which]["gaps"]["trailing"] == FRAMES
-    assert took_s < HOG_S
     # what was left in the ring is of an earlier trial
     assert [counts(one) for one in after["streams"]] == [clean(FRAMES)] * 2

@@ -37,6 +37,7 @@ class Tap:
         self.name = f"{letter}tap"
         self.opened, self.reading, self.closing = (threading.Event() for _ in range(3))
         self.thread = threading.Thread(target=self._forward)
+        self.waiting = None
 
     def port(self):
         return {"netns": self.net.path(self.letter), "ifname": self.name, "rx": "none"}
@@ -75,12 +76,27 @@ class Tap:
         return self
 
     def __exit__(self, *_):
-        self.reading.set()
         self.closing.set()
+        if self.waiting:
+            self.waiting.join()
+        self.reading.set()
         self.thread.join()
 
-    def read_after(self, seconds):
-        threading.Timer(seconds, self.reading.set).start()
+    def read_when_full(self):
+        """It reads a second after its ring has refused a frame: by then all have been sent."""
+
+        def wait():
+            while not self._dropped() and not self.closing.wait(0.02):
+                pass
+            self.closing.wait(1)
+            self.reading.set()
+
+        self.waiting = threading.Thread(target=wait)
+        self.waiting.start()
+
+    def _dropped(self):
+        (link,) = json.loads(sh("ip", "-n", self.net.ns(self.letter), "-j", "-s", "link", "show", self.name))
+        return link["stats64"]["tx"]["dropped"]
 
 
 class TapWithoutQueues(Tap):
@@ -105,7 +121,7 @@ def frames(number, **more):
 @pytest.mark.parametrize("batch", [1, 64])
 def test_what_the_card_dropped_was_not_sent(middle, tap, batch):
     """Nobody reads while 500 frames leave: all but those in the ring are dropped; those then arrive."""
-    tap.read_after(1.0)
+    tap.read_when_full()
     ports = [tap.port(), middle.port("c0")]
     result = xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=3, batch=batch))
     one = only(result)
@@ -119,7 +135,7 @@ def test_what_the_card_dropped_was_not_sent(middle, tap, batch):
 @pytest.mark.parametrize("batch", [1, 8, 64, 256])
 def test_each_stream_has_its_own_drops(middle, tap, batch):
     """They leave in one bulk, which the driver cuts anywhere: each frame is known by its stream."""
-    tap.read_after(1.0)
+    tap.read_when_full()
     streams = [
         frames(300), frames(200, id=1, kind="load", frame_bytes=128, start_ns=3000),
         frames(97, id=2, kind="load", frame_bytes=256, start_ns=1000),
@@ -134,7 +150,7 @@ def test_each_stream_has_its_own_drops(middle, tap, batch):
 
 
 def test_drops_of_the_warm_up_are_its_own(middle, tap):
-    tap.read_after(1.2)
+    tap.read_when_full()
     ports = [tap.port(), middle.port("c0")]
     result = xdpgen(config(ports, frames(100), warmup_s=0.2, duration_s=0.5, drain_s=3))
     assert result["warmup"] == {"sent": 100, "received": 100}
@@ -146,8 +162,8 @@ def test_two_ports_of_one_number(middle):
     """As interfaces of two namespaces may be: drops are of the one that dropped."""
     number = 4321
     with Tap(middle, "a", number) as small, Tap(middle, "b", number, ring=1000) as large:
-        small.read_after(1.0)
-        large.read_after(1.0)
+        small.read_when_full()
+        large.reading.set()
         streams = [frames(300), frames(300, id=1, tx_port=2)]
         ports = [small.port(), middle.port("c0"), large.port()]
         result = xdpgen(config(ports, *streams, warmup_s=0, duration_s=0.5, drain_s=3))
@@ -168,9 +184,9 @@ def without_tracepoint(tmp_path, monkeypatch):
 
 def test_a_kernel_that_does_not_tell(middle, tap, without_tracepoint):
     """It is said, and what the card dropped is lost somewhere."""
-    tap.read_after(0.2)
+    tap.read_when_full()
     ports = [tap.port(), middle.port("c0")]
-    result = xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=1))
+    result = xdpgen(config(ports, frames(500), warmup_s=0, duration_s=0.5, drain_s=3))
     one = only(result)
     assert (one["sent"], one["lost"], one["tx_drops"]) == (500, 500 - RING, None)
     assert result["tx_drops_reason"].startswith("cannot read the tracepoint: ")

@@ -153,9 +153,8 @@ def test_kill_9_leaves_nobody_asleep(lab: Lab, kind: str) -> None:
         method=METHOD,
     )
     assert done.code == -signal.SIGKILL
-    left = lab.processes()
-    assert {"ovs-vswitchd", "xsk"} <= set(left.values())  # who was awake ends with the run, who slept when it wakes
-    assert any(is_asleep(pid, kind) for pid in left)
+    asleep = {name for pid, name in lab.processes().items() if is_asleep(pid, kind)}
+    assert asleep & {"ovs-vswitchd", "xsk"}  # who was awake ends with the run, at any moment from now on
     assert len(lab.cgroups()) == (0 if kind == "none" else 2)
     down = lab.down()
     assert down.complaints == []

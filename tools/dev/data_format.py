@@ -9,7 +9,6 @@ from xdplab.analysis.tables.export import ExportRow
 from xdplab.cli.fields import link, models_of, own_methods, rows
 from xdplab.measure.point import PointSummary
 from xdplab.model import SCHEMA_VERSION, Model, RunRecord, TrialRecord
-from xdplab.results.bundle import BundleManifest
 
 _HEAD = f"""\
 <!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -52,11 +51,6 @@ or `machine_tail` says so. No sample has a time stamp: `xdplab_run_started_secon
 `--format junit` makes a suite of the run and a test of each point: `unsupported` is skipped with its reason; `failed`,
 `partial` and a loss above `max_loss_ratio` are failures; a point that an ended run did not come to is an error.
 """
-_BUNDLE = """\
-`xdplab bundle RUN -o FILE` packs the three files of a run, behind `manifest.json`, into a `.tar.gz` or `.zip`, in a
-folder with the run's name; `xdplab import FILE` puts them among the results. Other members, links, folders, other
-checksums and other versions are refused. The report is drawn again where the bundle is imported.
-"""
 
 
 def data_format() -> str:
@@ -68,7 +62,7 @@ def data_format() -> str:
     parts += ["## figures of a trial\n", _FIGURES, *_records(), *_sections_of_records(listed)]
     parts += ["## show --json\n", _SHOW, *_own_columns(), *_sections(PointSummary, listed)]
     parts += ["## export\n", _EXPORT, *_sections(ExportRow, listed)]
-    return "\n".join([*parts, "## Bundles\n", _BUNDLE, *_sections(BundleManifest, listed)])
+    return "\n".join(parts)
 
 
 def _sections(root: type[Model], listed: dict[str, type[Model]]) -> Iterator[str]:

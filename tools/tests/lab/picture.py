@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The README's picture and its table, of a stored run of the main job.
 
-    picture.py keep RUN     stores a run folder, redacted and reduced, as tools/tests/data/main-job
+    picture.py keep RUN     stores a run folder, without the names of its machine and reduced, as tools/tests/data/main-job
     picture.py draw         draws its report and writes the top of it as docs/report.png
     picture.py table        prints what README.md has of it
 
@@ -14,6 +14,7 @@ does not need, the run is a third of a megabyte.
 import base64
 import json
 import lzma
+import socket
 import struct
 import sys
 import tempfile
@@ -30,7 +31,6 @@ from xdplab.measure import make_method
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.report import write_report
 from xdplab.results import find_run
-from xdplab.results.redact import Redactor
 
 ROOT = Path(__file__).resolve().parents[3]
 STORED = ROOT / "tools" / "tests" / "data" / "main-job"
@@ -42,7 +42,7 @@ _KEYWORD = b"Description"
 
 
 def keep(name: str) -> None:
-    """A run folder, under pseudonyms."""
+    """A run folder; its machine is called `machine`."""
     folder = find_run(name, Path("results"))
     record, trials = folder.load(), folder.trials()
     left = {key: point for key, point in record.points.items() if point.forwarder.title not in _LEFT_OUT}
@@ -51,12 +51,14 @@ def keep(name: str) -> None:
     )
     head = json.loads(record.model_copy(update={"points": left, "study": study}).model_dump_json(by_alias=True))
     lines = [_reduced(trial) for trial in trials if trial.point_id in left]
-    redactor = Redactor(head, lambda: iter(lines))
     STORED.mkdir(exist_ok=True)
-    text = redactor.record(head).model_dump_json(by_alias=True, indent=1)
-    (STORED / "run.json").write_text(text + "\n", encoding="utf-8")
-    journal = "".join(f"{redactor.trial(line).model_dump_json(exclude_defaults=True)}\n" for line in lines)
-    (STORED / "trials.jsonl.xz").write_bytes(lzma.compress(journal.encode(), preset=9))
+    (STORED / "run.json").write_text(_unnamed(json.dumps(head, indent=1)) + "\n", encoding="utf-8")
+    journal = "".join(f"{TrialRecord.model_validate(line).model_dump_json(exclude_defaults=True)}\n" for line in lines)
+    (STORED / "trials.jsonl.xz").write_bytes(lzma.compress(_unnamed(journal).encode(), preset=9))
+
+
+def _unnamed(text: str) -> str:
+    return text.replace(socket.gethostname(), "machine")
 
 
 def _reduced(trial: TrialRecord) -> dict[str, object]:

@@ -15,7 +15,6 @@ from typing import Annotated
 import typer
 
 from xdplab import __version__
-from xdplab.cli.bundle import bundle, import_
 from xdplab.cli.cost import cost
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
@@ -292,7 +291,7 @@ def restore(
 for panel, commands in (
     (_MEASURE, (gate, bisect, cost)),
     (_LOOK, (show, compare, report, reproduce, list_, explain)),
-    (_SHARE, (export, bundle, import_, site, where, schema)),
+    (_SHARE, (export, site, where, schema)),
 ):
     for command in commands:
         cli.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)

@@ -4,7 +4,7 @@
 ifneq ($(filter-out root,$(SUDO_USER)),)
 export XDPLAB_CACHE ?= $(shell getent passwd $(SUDO_USER) | cut -d: -f6)/.cache/xdplab
 endif
-.PHONY: help latency test test-all ovs-check docs wheel deb install ssh-suites nic-test lab lab-down lab-test pool provision undo report setup clean cost
+.PHONY: help latency test test-all ovs-check docs wheel deb install ssh-suites nic-test lab lab-down lab-test provision undo report setup clean cost
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
@@ -67,15 +67,6 @@ COST ?= xdp linux-bridge ovs-kernel ovs-afxdp ovs-afxdp:build=patched --kernel 6
 cost: setup # instructions per forwarded frame, in emulated guests, 20 minutes: docs/cost.md; COST="xdp --kernel 6.12"
 	mkdir -p build
 	.venv/bin/xdplab cost $(COST) --json build/cost.json --markdown build/cost.md
-
-SUITES ?= suites/latency.robot suites/rfc2544.robot
-pool: setup # suites shared out over a pool of testbeds, and one report: POOL=FILE [SUITES="..."] [ROBOT="-v ..."]
-	@test -f "$(POOL)" || { echo "make pool: give POOL=FILE, such as suites/testbeds/pool-example.dat" >&2; exit 2; }
-	results=$(CURDIR)/results/pool-$$(date -u +%Y%m%d-%H%M%S); status=0; \
-	PATH=$(CURDIR)/.venv/bin:$$PATH XDPLAB_RESULTS=$$results pabot --pabotlib --pabotlibport 0 \
-		--resourcefile "$(POOL)" --processes $$(grep -c '^\[' "$(POOL)") --outputdir $$results/robot \
-		-v TESTBED:pool $(ROBOT) $(SUITES) || status=$$?; \
-	.venv/bin/xdplab report --all --results $$results && exit $$status
 
 provision undo report: setup # ci/ansible on the hosts of a testbed file: TESTBED=lab.yaml [ANSIBLE="--check --diff"]
 	XDPLAB_TESTBED="$(TESTBED)" ANSIBLE_CONFIG=ci/ansible/ansible.cfg LC_ALL=C.UTF-8 \

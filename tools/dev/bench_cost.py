@@ -3,13 +3,13 @@
 
 import os
 import random
+from bisect import bisect_left
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.analysis.gate import GateResult
-from xdplab.cli.gate import first_with
 from xdplab.cost.gate import judge_cells
 from xdplab.cost.run import Wanted, measure
 
@@ -106,9 +106,9 @@ def bench_cost(folder: Path, plants: int, histories: int, jobs: int, say: Callab
 def _bisected(
     numbers: random.Random, equal: list[str], slower: list[str], judged: Callable[[str, str], GateResult]
 ) -> bool:
-    """Whether the search of `xdplab bisect` finds from where on commits are slower."""
+    """Whether bisection, as of `git bisect run xdplab gate`, finds from where on commits are slower."""
     commits = len(slower)
     first = numbers.randrange(commits)
     good, *fast = numbers.sample(equal, first + 1)
     history = [*fast, *numbers.sample(slower, commits - first)]
-    return first_with("slower", list(history), good, lambda commit: judged(good, commit)) == [history[first]]
+    return bisect_left(history, True, key=lambda commit: judged(good, commit).verdict == "slower") == first

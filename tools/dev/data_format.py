@@ -36,17 +36,10 @@ gives the same. An object has the fields of `PointSummary` and, beside, columns 
 the columns of the table alone.
 """
 _EXPORT = """\
-`xdplab export RUN --format csv` (RFC 4180, UTF-8, with a head line) and `--format parquet` (needs
-`pip install 'xdplab[parquet]'`) have a row for each point and figure, with these columns in this order: each figure
+`xdplab export RUN --format csv` (RFC 4180, UTF-8, with a head line) has a row for each point and figure, with these columns in this order: each figure
 that the method declares, measured or not, and the other numbers of its table. New columns come at the end. In every CSV
 file a text that a spreadsheet would run (it begins with `=`, `+`, `-`, `@`, a tab or a line end, and is no number) has
 an apostrophe in front.
-
-`--format openmetrics` has the same figures as gauges in base units, as `xdplab_p50_seconds` and
-`xdplab_ndr_frames_per_second`, with the lowest and highest repetition (`xdplab_p50_low_seconds`) and what a rate is
-below (`xdplab_ndr_below_frames_per_second`); counts (`xdplab_repetitions`, `xdplab_clean`, `xdplab_disturbed`),
-`xdplab_status` and `xdplab_run_info`. Label `bound` is `none`, `at least` or `below`; `doubtful="yes"` where `doubts`
-or `machine_tail` says so. No sample has a time stamp: `xdplab_run_started_seconds` says when it was.
 
 `--format junit` makes a suite of the run and a test of each point: `unsupported` is skipped with its reason; `failed`,
 `partial` and a loss above `max_loss_ratio` are failures; a point that an ended run did not come to is an error.

@@ -15,7 +15,6 @@ from test_robot_suite import robot
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.runs.pooled import shared_points
 from xdplab.analysis.tables.columns import figure_text, rows_of
 from xdplab.analysis.tables.export import row_of
 from xdplab.cli.progress import ConsoleListener
@@ -219,9 +218,6 @@ def test_a_bound_of_a_gap_is_reported_wherever_the_gap_is(
     assert (row["gap_us_bound"], row["gap_us_below"]) == (bound, pytest.approx(below) if below else None)
     assert row_of(point_of, GAP)["text"].startswith(f"{words} ms")
     assert row_of(point_of, GAP)["below"] == (pytest.approx(below) if below else None)
-    beds = [studies.a_testbed().model_copy(update={"name": name}) for name in ("one", "two")]
-    both = [a_run(run_record(HIT, study={"method": CHANGES}, testbed=bed), [point_of]) for bed in beds]
-    assert [each.figure.key for each in shared_points(both)].count("gap_us") == (bound == "exact")
 
 
 def test_a_doubted_gap_is_marked() -> None:

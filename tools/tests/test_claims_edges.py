@@ -13,7 +13,6 @@ from lab.records import point, result, run_record, stream, trial
 from xdplab.analysis import answer, compare_points, summarise
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import compare_runs
-from xdplab.analysis.runs.pooled import shared_points
 from xdplab.analysis.runs.trend import trends
 from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table
@@ -191,39 +190,6 @@ def test_testers_agree_by_the_rules_of_a_comparison() -> None:
     assert not few.said
     assert few.sentence == "Whether fake and quick agree through a forwarder is undecided."
     assert "1 of 1 paths are undecided: 2 of the 3 rounds that an interval needs" in few.text()
-
-
-def test_testbeds_share_facts_only() -> None:
-    """A lower limit of one testbed over a figure of another was told as how far a figure depends on the machine."""
-
-    def runs(**changes: Any) -> list[Run]:
-        made = []
-        for name in ("one", "two"):
-            run = run_record(OURS, study=SEARCH, testbed=TestbedSpec(name=name, kind="fake"))
-            summary = searched(summarise(run, measured(OURS, 3))[0], RATE, **(changes if name == "two" else {}))
-            made.append(a_run(run, [summary], name))
-        return made
-
-    assert {point.figure.key for point in shared_points(runs())} == {"p50_us", "ndr_pps"}
-    assert {point.figure.key for point in shared_points(runs(limited="tester"))} == {"p50_us"}
-    assert {point.figure.key for point in shared_points(runs(doubt="its curve says no"))} == {"p50_us"}
-    # lost frames are infinitely late, so that a percentile stays one
-    assert {point.figure.key for point in shared_points(runs(loss_ratio=0.2))} == {"p50_us", "ndr_pps"}
-
-
-def test_the_same_point_is_by_the_same_method_and_tester_and_rates_have_titles() -> None:
-    """A p50 of probes alone by one tester stood over one at 1 Mpps by another: "highest over lowest 10"."""
-
-    def ran(testbed: str, **study: Any) -> Run:
-        slow = OURS.model_copy(update={"traffic": OURS.traffic.model_copy(update={"probe_pps": 1e4})})
-        run = run_record(OURS, slow, study={**LATENCY, **study}, testbed=TestbedSpec(name=testbed, kind="fake"))
-        return a_run(run, summarise(run, [*measured(OURS, 3), *measured(slow, 3)]), testbed)
-
-    titles = [each.title for each in shared_points([ran("one"), ran("two")])]
-    assert len(set(titles)) == 2
-    assert any(each.endswith(", probes 10,000 pps") for each in titles)
-    assert shared_points([ran("one"), ran("two", tester="trex")]) == []
-    assert shared_points([ran("one"), ran("two", method={"name": "latency", "duration_s": 9})]) == []
 
 
 def test_a_trend_is_of_facts_only() -> None:

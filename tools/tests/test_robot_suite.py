@@ -11,7 +11,6 @@ import yaml
 from lab import command, studies
 from lab.command import environment
 
-from xdplab.robot import pool
 from xdplab.tools import project_root
 
 SUITES = project_root() / "suites"
@@ -93,13 +92,6 @@ def test_the_log_has_tables_the_picture_and_links_that_move_with_it(tmp_path: Pa
     assert not any(label in text or "<script" in text or "file://" in text for text in html)
     own = [text for text in html if text not in whole]
     assert any("<td" in text and "patched" in text and "stock" not in text for text in own)  # the row of a forwarder
-
-
-def test_the_log_of_pabot_is_above_those_of_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pool.log_folder() is None
-    for folder, expected in (("/x/robot", "/x/robot"), ("/x/robot/pabot_results/0", "/x/robot")):
-        monkeypatch.setattr(pool.BuiltIn, "get_variable_value", lambda self, name, folder=folder: folder)
-        assert pool.log_folder() == Path(expected)
 
 
 def fake_study(tmp_path: Path, name: str, forwarders: dict[str, dict[str, object]], **changes: object) -> str:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from lab.bench import Bench
 from lab.command import held_up, xdplab
-from lab.pool import pabot, pool_of, suite
 
 from xdplab.tools import project_root
 
@@ -131,26 +130,6 @@ def test_two_testbeds_do_not_use_one_host_at_once(bench: Bench) -> None:
         refusal = xdplab("up", "--testbed", other, env=bench.env)
         refusal.refused("in use by xdplab on", f"(testbed {bench.lab.name})")
         assert process.poll() is None
-    bench.assert_as_before()
-
-
-@pytest.mark.slow
-def test_two_entries_of_a_pool_that_name_the_same_hosts_do_not_use_them_at_once(bench: Bench, tmp_path: Path) -> None:
-    """One study is measured; the other one is refused and told by whom, and does not disturb the first."""
-    suites, entries = [], {}
-    for name in ("first", "second"):
-        testbed = tmp_path / f"{name}.yaml"
-        testbed.write_text(yaml.safe_dump({**bench.lab.spec(), "name": name}), encoding="utf-8")
-        entries[name] = f"TESTBED={testbed}"
-        study = bench.study(method={"name": "latency", "duration_s": 3.0}).rename(tmp_path / f"study-{name}.yaml")
-        suites.append(suite(tmp_path, name, study))
-    pool = ["--pabotlib", "--resourcefile", pool_of(tmp_path, entries), "--processes", 2]
-    code, tests = pabot(tmp_path, *pool, *suites, env=bench.env)
-    assert code != 0
-    assert sorted(status for status, _ in tests.values()) == ["FAIL", "PASS"]
-    refusal = next(message for status, message in tests.values() if status == "FAIL")
-    assert "in use by xdplab on" in refusal
-    assert [(row["status"], row["loss_ratio"]) for row in bench.rows()] == [("ok", 0)]
     bench.assert_as_before()
 
 

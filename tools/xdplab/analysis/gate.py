@@ -24,7 +24,7 @@ WRONG = len(LOOKS) * (1 - CONFIDENCE) / 2
 #: `broken`: it failed where the base did not, or delivered a frame twice, damaged, or from before it was started.
 Verdict = Literal["pass", "slower", "broken", "undecided", "unsupported"]
 #: For scripts; undecided and unsupported are never green.
-EXIT_CODES: dict[Verdict, int] = {"pass": 0, "slower": 1, "broken": 1, "undecided": 3, "unsupported": 3}
+EXIT_CODES: dict[Verdict, int] = {"pass": 0, "slower": 1, "broken": 1, "undecided": 125, "unsupported": 125}
 
 
 class Side(Model):
@@ -72,7 +72,7 @@ class GateResult(Model):
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 slower or broken, 3 nothing that may be green."""
+        """0 pass, 1 slower or broken, 125 (`git bisect run` goes past it) nothing that may be green."""
         return EXIT_CODES[self.verdict]
 
     @property

@@ -5,7 +5,6 @@ What the command needs is imported in its function, as in `cli.main`.
 """
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -35,9 +34,8 @@ def cost(
     markdown: Annotated[Path | None, typer.Option(help="write it as a page, with its layers")] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="folder or STEM: write STEM.md, .json, .csv, .bencher.json, a row of STEM.otava.csv"),
+        typer.Option(help="folder or STEM: write STEM.md, .json, .csv, .bencher.json"),
     ] = None,
-    commit: Annotated[str, typer.Option(help="what STEM.otava.csv calls this row (default: xdplab's version)")] = "",
     results: ResultsThere = None,
 ) -> None:
     """Count the instructions that a forwarded frame takes, in an emulated guest: no noise, but no time either.
@@ -85,6 +83,6 @@ def cost(
     if markdown:
         markdown.write_text(table.markdown(found) + compared, encoding="utf-8")
     if ledger:
-        write_ledger(found, ledger, datetime.now(UTC).isoformat(timespec="seconds"), commit or found.version)
+        write_ledger(found, ledger)
     failed = any(cell.status == "failed" for cell in found.cells)
     raise typer.Exit(int(failed or bool(repeated and repeated.wrong)))

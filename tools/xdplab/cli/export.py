@@ -19,8 +19,6 @@ class Form(StrEnum):
     """As `xdplab.report.exports` has them."""
 
     CSV = "csv"
-    PARQUET = "parquet"
-    OPENMETRICS = "openmetrics"
     JUNIT = "junit"
 
 
@@ -30,18 +28,15 @@ def export(
     out: Annotated[Path | None, typer.Option("-o", "--output", help="file (default: stdout)")] = None,
     results: ResultsThere = None,
 ) -> None:
-    """Write a run for other programs: csv, parquet, openmetrics (Prometheus) or junit (CI).
+    """Write a run for other programs: csv or junit (CI).
 
     A row for each point and figure; docs/data-format.md has the columns.
 
     Example: xdplab export latest --format junit -o junit.xml
     """
     from xdplab.analysis.run import Run
-    from xdplab.model import InputError
     from xdplab.report.exports import FORMS
 
-    if form is Form.PARQUET and out is None:
-        raise InputError("export: parquet is binary: name a file with -o FILE")
     read = Run.named(run, results or results_folder())
     data = FORMS[form](read.record, read.points)
     if out is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of `xdplab`.
 
-Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 3 a gate found no verdict, 130 interrupted.
+Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 125 a gate found no verdict, 130 interrupted.
 """
 # A command imports inside its function what it needs: help and version would load numpy and half the package else.
 
@@ -18,11 +18,11 @@ from xdplab import __version__
 from xdplab.cli.cost import cost
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
-from xdplab.cli.gate import bisect, gate
+from xdplab.cli.gate import gate
 from xdplab.cli.lab import lab
 from xdplab.cli.once import Commands
 from xdplab.cli.reproduce import reproduce
-from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show, site
+from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show
 from xdplab.tools import results_folder, testbeds_folder
 
 cli = Commands(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
@@ -289,9 +289,9 @@ def restore(
 
 
 for panel, commands in (
-    (_MEASURE, (gate, bisect, cost)),
+    (_MEASURE, (gate, cost)),
     (_LOOK, (show, compare, report, reproduce, list_, explain)),
-    (_SHARE, (export, site, where, schema)),
+    (_SHARE, (export, where, schema)),
 ):
     for command in commands:
         cli.command(command.__name__.rstrip("_"), rich_help_panel=panel)(command)

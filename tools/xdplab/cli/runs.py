@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`xdplab show`, `compare`, `report` and `site`: what reads run folders.
+"""`xdplab show`, `compare` and `report`: what reads run folders.
 
 What a command needs is imported in its function, as in `cli.main`.
 """
@@ -60,24 +60,17 @@ def show(
 
 
 def report(
-    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: latest)")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="one page over all runs of the results folder")] = False,
+    run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     results: ResultsThere = None,
 ) -> None:
-    """Draw the report of a run again; of several runs write one page with links to their own: merged.html.
+    """Draw the report of a run again.
 
     Example: xdplab report latest
     """
-    folder = results or results_folder()
-    if all_ or len(runs or ()) > 1:
-        from xdplab.cli.several import report_on
-
-        report_on(runs or (), folder)
-        return
     from xdplab.analysis.run import Run
     from xdplab.report import write_report
 
-    read = Run.named(runs[0] if runs else "latest", folder)
+    read = Run.named(run, results or results_folder())
     write_report(read)
     print(read.report)
 
@@ -85,6 +78,7 @@ def report(
 def compare(
     runs: Annotated[list[str], typer.Argument(help="two or more runs; the first is the reference")],
     as_json: AsJson = False,
+    page: Annotated[Path | None, typer.Option("-o", "--output", help="write it as an HTML page, too")] = None,
     results: ResultsThere = None,
 ) -> None:
     """Compare what runs share and their environments; of three runs on, print the trend too.
@@ -93,26 +87,5 @@ def compare(
     """
     from xdplab.cli.several import compare_named
 
-    compare_named(runs, results or results_folder(), as_json)
+    compare_named(runs, results or results_folder(), as_json, page)
 
-
-def site(
-    folder: Annotated[Path, typer.Argument(help="where the site is written", metavar="DIR")],
-    runs: Annotated[list[str] | None, typer.Argument(help="run folders (default: all in the results folder)")] = None,
-    results: ResultsThere = None,
-) -> None:
-    """Make a static site of runs: search, distributions over one another, trends, environments, each run's report.
-
-    DIR/index.html opens from disk; it needs no network and no server.
-
-    Example: xdplab site site latest
-    """
-    from xdplab.cli.several import read_runs
-    from xdplab.model import plain
-    from xdplab.report.site import write_site
-
-    found, left_out = read_runs("site", runs or (), results or results_folder())
-    page, not_drawn = write_site(folder, found, left_out)
-    for name, reason in {**left_out, **not_drawn}.items():
-        print(plain(f"not in it: {name}: {reason}"))
-    print(f"{len(found) - len(not_drawn)} runs: {page}")

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xdplab.analysis.answers.order import in_order
-from xdplab.analysis.answers.ranking import conditions
 from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
+from xdplab.analysis.tables.between import comparison_rows
 from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Method, figure
@@ -158,30 +158,13 @@ def comparison_table(
     study: str,
 ) -> str:
     """Ratios of a run to the reference, then the environment's differences."""
-    table = [["forwarder", "figure", "before", "after", "ratio (interval)", "verdict"]]
-    rows = list(rows)
-    where = conditions([after for _, after, _ in rows])
-    for before, after, metrics in rows:
-        for metric, found in metrics.items():
-            if found is not None:
-                named = figure(metric)
-                figures = (figure_text(side, named) for side in (before, after))
-                table.append(
-                    [
-                        f"{after.forwarder}{where[after.point_id]}",
-                        named.title,
-                        *figures,
-                        ratio_text(found),
-                        "; ".join([verdict(found), *found.remarks]),
-                    ]
-                )
     changed = [f"  {_changed(key, *values)}" for key, values in differences.items()]
     changes = ["environment differs:", *changed] if changed else ["environment: the same"]
     apart = (
         "Two runs are two machines until one run measures both, interleaved: "
         f"`xdplab run {study} --set 'forwarders=[A, B]'`, such as `ovs-afxdp` and `ovs-afxdp:build=patched`."
     )
-    return "\n".join([f"{reference} -> {run}", columns(table), *changes, apart])
+    return "\n".join([f"{reference} -> {run}", columns(comparison_rows(rows)), *changes, apart])
 
 
 def trend_table(trends: Iterable[tuple[str, str, Sequence[Stretch]]]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from xdplab.cost import table
 from xdplab.cost.gate import METRIC
 from xdplab.cost.run import CostTable
-from xdplab.report.exports.followers import append_row, metric
+from xdplab.report.exports.bencher import metric
 
 
 def bencher(found: CostTable) -> dict[str, dict[str, dict[str, float]]]:
@@ -21,23 +21,8 @@ def bencher(found: CostTable) -> dict[str, dict[str, dict[str, float]]]:
     }
 
 
-def otava(found: CostTable, time: str, commit: str) -> tuple[list[str], list[str]]:
-    """Head and row of a CSV file that Apache Otava reads, one row for each table; `time` in ISO 8601."""
-    cells = [(f"{each.kernel} {each.driver} {each.forwarder}", each.instructions) for each in found.cells]
-    pairs = [
-        ("time", time),
-        ("commit", commit),
-        *((name, "" if value is None else str(value)) for name, value in cells),
-    ]
-    return [name for name, _ in pairs], [value for _, value in pairs]
-
-
-def write(found: CostTable, stem: Path, time: str, commit: str) -> None:
-    """Write STEM.md, .json, .csv and .bencher.json, and append a row to STEM.otava.csv; in a folder the stem is `cost`.
-
-    Raises:
-        InputError: STEM.otava.csv has other columns.
-    """
+def write(found: CostTable, stem: Path) -> None:
+    """Write STEM.md, .json, .csv and .bencher.json; in a folder the stem is `cost`."""
     stem = stem / "cost" if stem.is_dir() else stem
     texts = {
         ".md": table.markdown(found),
@@ -47,4 +32,3 @@ def write(found: CostTable, stem: Path, time: str, commit: str) -> None:
     }
     for suffix, text in texts.items():
         stem.with_name(stem.name + suffix).write_text(text, encoding="utf-8")
-    append_row(stem.with_name(f"{stem.name}.otava.csv"), *otava(found, time, commit))

@@ -15,6 +15,7 @@ from xdplab.model.disturbance import (
 )
 from xdplab.model.errors import (
     HostLost as HostLost,
+    DoesNotCompile as DoesNotCompile,
     InputError as InputError,
     Interrupted as Interrupted,
     JournalFailed as JournalFailed,

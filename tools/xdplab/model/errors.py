@@ -17,6 +17,10 @@ class InputError(XdplabError):
     exit_code = 2
 
 
+class DoesNotCompile(InputError):
+    """Source that a build option names is there, and cannot be compiled."""
+
+
 class MissingProgram(XdplabError):
     """A program that is called is not on this machine."""
 

@@ -9,11 +9,9 @@ from typing import Literal
 
 from xdplab.model.errors import Missing
 
-Extra = Literal["lab", "parquet", "ssh", "sweeps", "vpp"]
+Extra = Literal["ssh", "sweeps", "vpp"]
 #: Extra of pyproject.toml -> the module that is imported, and the library that has it.
 _LIBRARIES: dict[Extra, tuple[str, str]] = {
-    "lab": ("pabot", "robotframework-pabot"),
-    "parquet": ("pyarrow", "pyarrow"),
     "ssh": ("asyncssh", "asyncssh"),
     "sweeps": ("sklearn", "scikit-learn"),
     "vpp": ("vpp_papi", "vpp-papi"),

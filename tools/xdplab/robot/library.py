@@ -23,7 +23,6 @@ from xdplab.model.digits import number
 from xdplab.model.published import published_figure, span
 from xdplab.report import describe, duration
 from xdplab.report.log import link_from, points_in_log, run_in_log
-from xdplab.robot.pool import borrowed, log_folder
 from xdplab.runner import Listener, Plan
 
 
@@ -83,19 +82,15 @@ class XdplabLibrary:
 
         `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
         Programs that options name must be in the variable ALLOW_PROGRAM, one or several with blanks between.
-        Testbed `pool` is a free one of pabot's pool. Bad input ends the whole suite; where this machine
-        has not got what all of it needs, such as an optional program, it is skipped with what that is.
+        Bad input ends the whole suite; where this machine has not got what all of it needs, such as an optional
+        program, it is skipped with what that is.
         """
         try:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}
-            with borrowed(str(given.get("testbed", ""))) as testbed:
-                study = app.read_study(
-                    app.find_study(study_file), {**given, **({"testbed": testbed} if testbed else {})}
-                )
-                study = app.with_forwarders(study, only) if only else study
-                results = app.results_folder()
-                prepared = app.prepare(study, _allowed_programs())
-                folder, outcome = app.run_study(prepared, RobotListener(), results)
+            study = app.read_study(app.find_study(study_file), given)
+            study = app.with_forwarders(study, only) if only else study
+            prepared = app.prepare(study, _allowed_programs())
+            folder, outcome = app.run_study(prepared, RobotListener(), app.results_folder())
         except Missing as exc:
             raise SkipExecution(str(exc)) from None
         except XdplabError as exc:
@@ -103,9 +98,9 @@ class XdplabLibrary:
         except OSError as exc:
             raise FatalError(f"{exc.filename or 'system call'}: {exc.strerror}") from None
         self.read = read = Run.of(folder, outcome)
-        link = link_from(log_folder(), folder.report)
+        link = link_from(_log_folder(), folder.report)
         _log(run_in_log(read.method, read.points, read.answer.sentence, folder.report, link))
-        if log_folder():  # what Robot shows above everything else; a link of its own form
+        if _log_folder():  # what Robot shows above everything else; a link of its own form
             BuiltIn().set_suite_metadata(f"Report of {folder.name}", f"[{link}|report.html]")
         logger.console(f"  {read.answer.text()}\n  report {folder.report}")
         ended = outcome.interrupted or outcome.error
@@ -314,9 +309,17 @@ def _passed(point: PointSummary) -> None:
 
 def _allowed_programs() -> list[str]:
     """Of the command line: `-v ALLOW_PROGRAM:/opt/ovs`, or several with blanks between."""
-    return str(BuiltIn().get_variable_value("${ALLOW_PROGRAM}", "")).split() if log_folder() else []
+    return str(BuiltIn().get_variable_value("${ALLOW_PROGRAM}", "")).split() if _log_folder() else []
 
 
 def _log(html: str) -> None:
     """Into the log as it is: a template has escaped what comes from outside."""
     logger.write(html, html=True)
+
+
+def _log_folder() -> Path | None:
+    """Where the log of this run of Robot will be; None where Robot does not run."""
+    try:
+        return Path(str(BuiltIn().get_variable_value("${OUTPUT DIR}")))
+    except RobotNotRunningError:
+        return None

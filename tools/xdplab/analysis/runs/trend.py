@@ -62,17 +62,6 @@ class Trend(Model):
     runs: tuple[TrendRun, ...]
 
 
-def all_trends(runs: Sequence[Run]) -> list[Trend]:
-    """The trends of each method, tester and testbed by themselves; runs in any order."""
-    alike: list[list[Run]] = []
-    for run in sorted(runs, key=lambda run: run.record.started):
-        own = next((each for each in alike if not _BY.intersection(what_differs(each[0].record, run.record))), None)
-        if own is None:
-            alike.append(own := [])
-        own.append(run)
-    return [found for each in alike for found in trends(each)]
-
-
 def trends(runs: Sequence[Run]) -> list[Trend]:
     """Group the runs (in the order of their time) for each point and metric.
 

@@ -7,7 +7,7 @@ Figures are those that methods declare, and the other numbers of their columns; 
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.tables.columns import figure_text, finite, own_columns
@@ -18,36 +18,27 @@ from xdplab.model import InputError, Model, RunRecord
 from xdplab.model.digits import number
 
 
-class Unit(NamedTuple):
-    """The unit that the end of a key says."""
-
-    text: str
-    #: What OpenMetrics has in its place, and how many of it make one.
-    base: str
-    scale: float
-
-
+#: What a key ends with -> the unit that it says.
 _UNITS = {
-    "us": Unit("µs", "seconds", 1e-6),
-    "ns": Unit("ns", "seconds", 1e-9),
-    "s": Unit("s", "seconds", 1.0),
-    "pps": Unit("frames/s", "frames_per_second", 1.0),
-    "Mpps": Unit("Mframes/s", "frames_per_second", 1e6),
-    "bps": Unit("bit/s", "bits_per_second", 1.0),
-    "bytes": Unit("bytes", "bytes", 1.0),
-    "ratio": Unit("1", "ratio", 1.0),
-    "share": Unit("1", "ratio", 1.0),
-    "frames": Unit("frames", "frames", 1.0),
+    "us": "µs",
+    "ns": "ns",
+    "s": "s",
+    "pps": "frames/s",
+    "mpps": "Mframes/s",
+    "bps": "bit/s",
+    "bytes": "bytes",
+    "ratio": "1",
+    "share": "1",
+    "frames": "frames",
 }
 #: What each row says of its point.
 _OF_THE_POINT = {"offered_pps", "achieved_pps", "loss_ratio"}
 
 
-def split_key(key: str) -> tuple[str, Unit | None]:
-    """`p50_us` -> `p50` and its unit; a key that does not end with one is whole, as `requests_per_s` is."""
+def unit_of(key: str) -> str | None:
+    """`p50_us` -> `µs`; None of a key that does not end with a unit, as `requests_per_s` does not."""
     stem, _, end = key.rpartition("_")
-    unit = {name.lower(): unit for name, unit in _UNITS.items()}.get(end)
-    return (key, None) if unit is None or stem.endswith("per") else (stem, unit)
+    return None if stem.endswith("per") else _UNITS.get(end)
 
 
 class ExportRow(Model):
@@ -258,6 +249,5 @@ def _of_column(side: PointSummary, column: Column, value: float, first: Figure) 
 
 
 def _named(key: str, name: str, better: str, per: str, unit: str) -> dict[str, Any]:
-    found = split_key(key)[1]
-    text = found.text if found else f"{unit}{per}" or (key.replace("_per_", "/") if "_per_" in key else "")
+    text = unit_of(key) or f"{unit}{per}" or (key.replace("_per_", "/") if "_per_" in key else "")
     return {"figure": key, "name": re.sub(r"\s+", " ", name), "better": better, "unit": text}

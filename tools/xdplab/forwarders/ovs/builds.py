@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, SshHost, how_to_install
-from xdplab.model import InputError, XdplabError
+from xdplab.model import DoesNotCompile, InputError, XdplabError
 from xdplab.tools import cache_folder, checkout, project_root, provision_command
 
 STOCK = "stock"
@@ -107,7 +107,8 @@ def make(name: str, note: Callable[[str], None]) -> None:
     """Compile source that `build=` names, unless the cache has it; `note` is given what `ovs/build` reports.
 
     Raises:
-        InputError: it cannot be read or compiled.
+        InputError: it cannot be read.
+        DoesNotCompile: it cannot be compiled.
     """
     if name not in NAMES and is_source(name):
         _own_build(name, note=note)
@@ -125,7 +126,7 @@ def _own_build(source: str, *options: str, note: Callable[[str], None] = lambda 
             note(lines[-1])
         folder = build.stdout.read().strip()
     if build.returncode:
-        raise InputError(f"build={source}: {lines[-1]}")
+        raise DoesNotCompile(f"build={source}: {lines[-1]}")
     return folder.splitlines()[-1]
 
 

@@ -3,7 +3,7 @@
 
 from xdplab.analysis.gate import BASE, NEW, GateResult
 from xdplab.model.digits import percent, significant
-from xdplab.report.exports.followers import metric
+from xdplab.report.exports.bencher import metric
 from xdplab.report.exports.junit import one_case
 
 #: Verdict -> what JUnit calls it.
@@ -54,17 +54,3 @@ def bencher(found: GateResult) -> dict[str, dict[str, dict[str, float]]]:
     if found.slowdown is not None:
         sides[f"xdplab gate {NEW}"]["slowdown"] = metric(found.slowdown, found.low, found.high)
     return sides
-
-
-def otava(found: GateResult, time: str, commit: str) -> tuple[list[str], list[str]]:
-    """Head and row of a CSV file that Apache Otava reads, one row for each gate; `time` in ISO 8601."""
-    cells: tuple[tuple[str, object], ...] = (
-        ("time", time),
-        ("commit", commit),
-        ("verdict", found.verdict),
-        (found.metric, found.new.value),
-        (f"base_{found.metric}", found.base.value),
-        ("slowdown", found.slowdown),
-    )
-    pairs = [(name, "" if value is None else str(value)) for name, value in cells]
-    return [name for name, _ in pairs], [value for _, value in pairs]

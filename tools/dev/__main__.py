@@ -146,10 +146,10 @@ def false_alarms(
         return
     for metric, found in called.items():
         different = [ratio_text(one) for one in found if one.better is not None]
-        unsaid = sum(bool(one.hindrances) for one in found)
+        silent = sum(bool(one.blockers) for one in found)
         print(
             f"{metric}: {len(different)} of {len(found)} comparisons of {group} rounds called different {different}, "
-            f"of {unsaid} nothing was said"
+            f"of {silent} nothing was said"
         )
 
 

@@ -49,17 +49,6 @@ _IN_USE = {
     "show memory stats-segment": r"base|page stats",
     "show version verbose": r"Current PID",
 }
-#: How an interface is removed by hand, and what of VPP's view of the others is compared.
-_TAKE_OFF = {"af_xdp": "delete interface af_xdp {name}", "af_packet": "delete host-interface name {port}"}
-_SHOWN = r"l2 xconnect|queue \d+ \(|^(num )?[rt]xq|^flags|Linux PACKET| up "
-#: What of a pipeline stays when its interfaces go.
-_TAKE_BACK = {
-    "vxlan": [f"create vxlan tunnel src 198.19.255.254 dst 198.19.255.253 vni {VNI} del"],
-    "meter": ["policer del name xdplab"],
-    "acl": ["delete acl-plugin acl index 1", "delete acl-plugin acl index 0"],
-    "conntrack": ["delete acl-plugin acl index 1", "delete acl-plugin acl index 0"],
-    "nat": ["nat44 plugin disable"],
-}
 #: A host interface that does not exist.
 _NOT_THERE = "missing0"
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where VPP puts it
@@ -152,7 +141,6 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
         "peers": [{"role": port.role, "ifname": port.ifname, "mac": port.mac} for port in dut.peers],
         "xsk": [],
         "in_use": {},
-        "by_hand": {},
         "ends": "",
     }
 
@@ -166,7 +154,6 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
             wait_until(lambda: forwarder.crashed() is not None, 5.0, "vpp: its end")
         forwarder.counters()
         forwarder.rule_hits()
-        taken["by_hand"] = _by_hand(recorder, forwarder, dut)
 
     try:
         _noting_complaints(carry_out, taken)
@@ -193,27 +180,6 @@ def _in_use(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[
     }
 
 
-def _by_hand(recorder: Recorder, forwarder: VppForwarder[Any], dut: Dut) -> dict[str, Any]:
-    """The CLI commands of the record given to VPP instead of the API: what it says, and what is there then."""
-    if forwarder.plugin not in _TAKE_OFF:
-        return {}
-    before = _shown(recorder)
-    for row in reversed(forwarder.mode()["vpp"]["interfaces"]):  # so that the names are given again
-        recorder.aside(_TAKE_OFF[forwarder.plugin].format(**row))
-    for command in _TAKE_BACK.get(dut.pipeline.kind, ()):
-        recorder.aside(command)
-    time.sleep(0.1)  # a closed AF_XDP socket keeps its queue for some 35 ms
-    said = {command: recorder.aside(command).strip() for command in forwarder.mode()["vpp"]["cli"]}
-    return {"said": said, "before": before, "after": _shown(recorder)}
-
-
-def _shown(recorder: Recorder) -> list[str]:
-    """Interfaces, cross-connects, receive modes, rings."""
-    commands = ("show mode", "show interface rx-placement", "show hardware-interfaces")
-    lines = [_bare(line) for command in commands for line in recorder.aside(command).splitlines()]
-    return [line for line in lines if re.search(_SHOWN, line)]
-
-
 def _bare(line: str) -> str:
     """Without colours, and with single blanks."""
     return " ".join(re.sub(r"\x1b\[\d*m", "", line).split())
@@ -235,7 +201,7 @@ def _port(port: Port, missing: bool) -> Port:
 def _send(forwarder: VppForwarder[Any], testbed: Testbed, point: Point, workdir: Path) -> None:
     """A few frames in both directions, so that the counters hold something."""
     context = TesterContext(
-        tester_ports_of(testbed, point), testbed.layout, "xdp", workdir, still_well=forwarder.crashed
+        tester_ports_of(testbed, point), testbed.layout, "xdp", workdir, check_alive=forwarder.crashed
     )
     streams = tuple(
         StreamSpec(kind="load", pps=1000, frame_bytes=64, direction=direction) for direction in ("forward", "backward")

@@ -63,17 +63,6 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 #: A worker of its own for each of these: what their tests share takes seconds to make.
 SHARED = ("test_pages.py", "test_sweep_output.py", "test_sweep_planted.py", "test_wheel.py")
 
-#: Tests of what matplotlib draws. In all others a chart is an empty picture: one takes a quarter of a second.
-DRAWN = ("test_report.py", "test_report_browser.py", "test_shown.py")
-
-
-@pytest.fixture(autouse=True)
-def undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports of this process; of what tests start: `lab.command.environment`."""
-    if request.path.name not in DRAWN:
-        monkeypatch.setattr("xdplab.report.plots.still", lambda _: "<svg></svg>")
-
-
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """One that any user may enter; pytest's own is closed again by each pytest that starts meanwhile."""
@@ -84,9 +73,8 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """`cli("run", path)`: the command line in this process, with reports that have no plots: drawing takes a second."""
-    monkeypatch.setattr("xdplab.report.page.latency_plots", lambda *_: [])
+def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """`cli("run", path)`: the command line in this process."""
     return lambda *args: inline(capsys, *args)
 
 
@@ -103,7 +91,7 @@ def saboteur(saboteur_folder: Path) -> Callable[..., dict[str, str]]:
     """`saboteur(LAB_...="...")`: an environment in which that distribution is installed, and its runs are short."""
     direct = saboteur_folder / "direct"
     direct.mkdir(exist_ok=True)
-    short = {"LAB_DIRECT": str(direct), "LAB_NO_PLOTS": "1"}
+    short = {"LAB_DIRECT": str(direct)}
     return lambda **extra: environment({**short, **extra}, (saboteur_folder, TESTS))
 
 

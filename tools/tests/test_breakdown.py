@@ -242,7 +242,7 @@ def test_stages_of_two_pairs_of_trials_are_no_answer(session: FakeSession) -> No
     make_method(BreakdownSpec.model_validate(spec)).measure(session, TrafficSpec())
     run = run_record(session.at, study={"method": spec})
     found = answer(run, summarise(run, session.records))
-    assert not found.said
+    assert not found.decided
     assert found.sentence == "No answer: 2 pairs of trials, 3 are needed."
     assert found.details[0].startswith("fake, median frame at ")
 

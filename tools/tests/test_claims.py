@@ -19,7 +19,7 @@ from xdplab.model import Disturbance, ForwarderSpec, Path, ThreadUse
 
 def test_a_clear_difference_over_rounds_names_the_winner() -> None:
     found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30))
-    assert found.said
+    assert found.decided
     assert found.sentence.startswith("At 0.2 kpps OVS on AF_XDP is ")
     assert "times as fast as OVS on AF_PACKET" in found.sentence
     assert found.details == ("One-way p50 3 µs against 30 µs, 64-byte frames, 5 rounds.",)
@@ -38,7 +38,7 @@ def test_three_rounds_that_differ_as_much_as_the_two_do_ask_for_more() -> None:
     ours = [trial(OURS, n, [us * 1000] * 200) for n, us in enumerate((2, 3, 2))]
     theirs = [trial(THEIRS, n, [us * 1000] * 200) for n, us in enumerate((24, 400, 26))]
     found, _ = asked(*ours, *theirs)
-    assert not found.said
+    assert not found.decided
     assert "too little to tell" in found.sentence
     assert found.comparison
     assert found.comparison.more_rounds == 2
@@ -47,7 +47,7 @@ def test_three_rounds_that_differ_as_much_as_the_two_do_ask_for_more() -> None:
 
 def test_a_failed_repetition_names_nobody() -> None:
     found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30)[:4], trial(THEIRS, 4, status="failed", reason="it died"))
-    assert not found.said
+    assert not found.decided
     assert "ovs-afpacket failed in 1 of 5 repetitions: it died" in found.sentence
 
 
@@ -55,14 +55,14 @@ def test_a_load_that_was_not_sent_names_nobody() -> None:
     short = result(stream([3000] * 180, intended=1000, offered_pps=1000.0))
     ours = [trial(OURS, n, result=short, offered_pps=1000.0) for n in range(5)]
     found, _ = asked(*ours, *measured(THEIRS, 30))
-    assert not found.said
+    assert not found.decided
     assert "ovs-afxdp was sent 0.18 of 1 kpps" in found.sentence
 
 
 def test_a_schedule_that_the_tester_cut_names_nobody() -> None:
     short = result(stream([3000] * 980, sent=980, intended=1000, offered_pps=1000.0))
     found, _ = asked(*[trial(OURS, n, result=short, offered_pps=1000.0) for n in range(5)], *measured(THEIRS, 30))
-    assert not found.said
+    assert not found.decided
     assert "the tester left out frames of ovs-afxdp's" in found.sentence
 
 
@@ -76,7 +76,7 @@ def test_latencies_at_different_loads_are_not_compared() -> None:
     ]
     run = run_record(*sides, study={**LATENCY, "repetitions": 5})
     found = answer(run, summarise(run, trials), trials)
-    assert not found.said
+    assert not found.decided
     assert "ovs-afxdp at 1,600 and ovs-afpacket at 200 kpps are latencies at different loads" in found.text()
 
 
@@ -88,7 +88,7 @@ def test_latencies_at_different_loads_are_not_compared() -> None:
 ])  # fmt: skip
 def test_loss_is_infinitely_late_and_is_said(lost: int, remark: str | None) -> None:
     found, _ = asked(*measured(OURS, 3), *measured(THEIRS, 30, frames=1000 - lost, sent=1000))
-    assert found.said
+    assert found.decided
     assert " 10 times as fast" in found.sentence
     assert found.comparison
     assert found.comparison.remarks == ((remark,) if remark else ())
@@ -110,7 +110,7 @@ def test_the_light_load_leads_and_the_rate_of_the_study_stands_beside() -> None:
         one.model_copy(update={"clause": LIGHT_LOAD}) for one in (*measured(OURS, 2), *measured(THEIRS, 24, frames=100))
     ]
     found, (ours, theirs) = asked(*light, *measured(OURS, 3), *measured(THEIRS, 36, frames=900, sent=1000))
-    assert found.said
+    assert found.decided
     assert found.comparison
     assert found.comparison.better
     assert found.sentence.startswith("At 0.2 kpps OVS on AF_XDP is 12 times as fast as OVS on AF_PACKET")
@@ -328,7 +328,7 @@ def test_one_forwarder_alone_is_reported_with_its_figure() -> None:
     run = run_record(OURS, study={**LATENCY, "repetitions": 5})
     records = measured(OURS, 3)
     found = answer(run, summarise(run, records), records)
-    assert not found.said
+    assert not found.decided
     assert found.sentence == "No answer: nothing to compare with in this run."
     assert found.details == ("OVS on AF_XDP alone at 0.2 kpps: one-way p50 3 µs, 5 repetitions.",)
     lossy = measured(OURS, 3, frames=500, sent=1000)

@@ -59,7 +59,7 @@ def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
     """Its pair vanished, and with all of them "the two were never measured in the same repetition"."""
     ours, theirs = two()
     some = searched(ours, RATE).by_repetition
-    nothing = Measured(value=None, limited_by="tester", doubt="no load was found good")
+    nothing = Measured(value=None, limited_by="tester", doubt="no loss-free load found")
     unknown = {"figures": {**some[4].figures, "ndr_pps": nothing}}
     part = with_repetitions(ours, (*some[:4], some[4].model_copy(update=unknown)))
     found = compare_points(part, searched(theirs, RATE), "ndr_pps")
@@ -69,13 +69,13 @@ def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
     none = with_repetitions(ours, [one.model_copy(update=unknown) for one in some])
     alone = compare_points(none, searched(theirs, RATE), "ndr_pps")
     assert alone
-    assert (alone.sense, verdict(alone)) == ("unknown", "undecided: ovs-afxdp: no load was found good")
+    assert (alone.sense, verdict(alone)) == ("unknown", "undecided: ovs-afxdp: no loss-free load found")
 
 
 def test_a_forwarder_that_let_nothing_through_has_no_latency_to_compare() -> None:
     nothing = [trial(THEIRS, n, [], sent=1000) for n in range(2)]
     found, _ = asked(*measured(OURS, 3), *nothing, *measured(THEIRS, 30)[2:])
-    assert not found.said
+    assert not found.decided
     assert "no time-stamped frame of ovs-afpacket's arrived in 2 of 5 repetitions" in found.sentence
     all_lost, _ = asked(*measured(OURS, 3), *[trial(THEIRS, n, [], sent=1000) for n in range(5)])
     assert all_lost.sentence == (
@@ -102,7 +102,7 @@ def test_new_flows_stand_for_no_probe() -> None:
     trials = [one(ours, n, [], 20_000) for n in range(5)] + [one(theirs, n, [40_000] * 100, 90_000) for n in range(5)]
     run = run_record(ours, theirs, study={"forwarders": ["ovs-afxdp", "ovs-afpacket"], "repetitions": 5})
     found = answer(run, summarise(run, trials), trials)
-    assert not found.said
+    assert not found.decided
     assert "no time-stamped frame of ovs-afxdp's arrived in 5 of 5 repetitions" in found.sentence
 
 
@@ -119,7 +119,7 @@ def test_what_can_be_said_at_the_rate_of_the_study_is_an_answer() -> None:
         one.model_copy(update={"clause": LIGHT_LOAD}) for one in (*measured(OURS, 2)[:2], *measured(THEIRS, 24)[:2])
     ]
     found, _ = asked(*light, *measured(OURS, 3), *measured(THEIRS, 36))
-    assert found.said
+    assert found.decided
     assert "12 times as fast" in found.sentence
     assert any("xdplab names no winner: 2 of the 3 rounds that" in each for each in found.details)
 
@@ -145,8 +145,8 @@ def test_who_limited_the_load_of_a_latency_says_nothing_of_the_search_of_its_rep
     assert ndr
     assert p50
     # it is not forgotten next to a search
-    assert any("the tester left out frames" in reason for reason in p50.hindrances)
-    assert ndr.hindrances == ()
+    assert any("the tester left out frames" in reason for reason in p50.blockers)
+    assert ndr.blockers == ()
     assert (ndr.rounds, p50.rounds) == (5, 5)
 
 
@@ -184,10 +184,10 @@ def by_two_testers(rounds: int = 5) -> Answer:
 def test_testers_agree_by_the_rules_of_a_comparison() -> None:
     """One repetition agreed like any other number of them."""
     fine = by_two_testers()
-    assert fine.said
+    assert fine.decided
     assert re.match(r"Through a forwarder quick reports .* more than fake, their own ways subtracted", fine.sentence)
     few = by_two_testers(2)
-    assert not few.said
+    assert not few.decided
     assert few.sentence == "Whether fake and quick agree through a forwarder is undecided."
     assert "1 of 1 paths are undecided: 2 of the 3 rounds that an interval needs" in few.text()
 
@@ -252,4 +252,4 @@ def test_frames_that_came_too_late_are_a_doubt_and_a_figure() -> None:
     found, (ours, _) = asked(*late, *measured(THEIRS, 100))
     assert ours.beyond_window == 10
     assert found.comparison is not None
-    assert "10 frames of ovs-afxdp's arrived too late to be distinguished from copies" in found.comparison.hindrances[0]
+    assert "10 frames of ovs-afxdp's arrived too late to be distinguished from copies" in found.comparison.blockers[0]

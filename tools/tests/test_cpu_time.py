@@ -205,7 +205,7 @@ def test_it_goes_to_json_csv_table_and_advice() -> None:
     assert float(lines["ovs-afpacket"]["cpu_s_per_mframes"]) == pytest.approx(4, rel=0.05)
     assert cells_of(method, run.points)["CPU s per million"][0].startswith(("10", "9.9"))
     found = {each.goal: each for each in run.advice if each.goal.startswith("least CPU")}
-    texts = [each.text for each in found.values() if each.said]
+    texts = [each.text for each in found.values() if each.decided]
     assert any(
         "XDP redirect is ahead with 0.5" in text and "times as cheap as OVS on AF_PACKET" in text for text in texts
     )

@@ -14,7 +14,7 @@ from lab.records import point, run_record, trial
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.tables.columns import datapath_cells
 from xdplab.analysis.tables.export import export_rows
-from xdplab.analysis.trace import way_of
+from xdplab.analysis.trace import derivation
 from xdplab.cli.tables import csv_text, summary_table
 from xdplab.forwarders.ovs.lookups import LookupCounts, parse_threads
 from xdplab.measure import make_method
@@ -127,7 +127,7 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
         "hardware_share": 0.0, "simple_share": 0.0, "smc_share": 0.0, "lost_share": 0.0, "subtables_per_hit": 2.0,
         "cycles_per_frame": 1000.0, "upcalls_share": 2 / 3000,
     }  # fmt: skip
-    head, row = (re.split("  +", line) for line in table.partition("where frames were met\n")[2].splitlines()[:2])
+    head, row = (re.split("  +", line) for line in table.partition("lookup hits\n")[2].splitlines()[:2])
     assert head == [
         "forwarder", "frames", "look-ups per frame", "EMC", "megaflows", "subtables per hit", "upcalls",
     ]  # fmt: skip
@@ -135,7 +135,7 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
     assert row[1:] == shown[:-1]
     assert re.search(r"^forwarder +cycles per frame\nfake:seed=1 +1,000$", table, re.MULTILINE)
     html = render(run, trials)
-    assert html.count("Where frames were met</h2>") == 1
+    assert html.count("Lookup hits</h2>") == 1
     assert "".join(f">{text}</td>" in html and "+" for text in shown) == "+" * len(shown)
     points = summarise(run, trials)
     first, second = csv.DictReader(io.StringIO(csv_text(make_method(run.study.method), points)))
@@ -144,7 +144,7 @@ def test_shares_are_of_lookups_and_the_same_on_terminal_in_report_in_csv_and_exp
     assert (exported["cycles_per_frame"].value, exported["emc_share"].unit) == (1000.0, "1")
     assert (exported["cycles_per_frame"].unit, exported["met_frames"].unit) == ("cycles/frame", "frames")
     own = trials_by_point(trials)[OURS.id]
-    (line,) = [each for each in way_of(run, points[0], own, answer(run, points, trials)) if "repetition 1" in each]
+    (line,) = [each for each in derivation(run, points[0], own, answer(run, points, trials)) if "repetition 1" in each]
     assert "2,000 frames, look-ups met by EMC 83.3 %, megaflows 16.6 %, upcalls 0.067 %, 1,000 cycles per frame" in line
 
 
@@ -180,13 +180,13 @@ def test_the_kernels_share_is_of_all_threads_of_any_forwarder() -> None:
     ]
     _, met, table = reported(*trials, trial(OTHER))
     assert met == {"kernel_share": 0.75}
-    assert re.split("  +", table.partition("where frames were met\n")[2].splitlines()[1])[1:] == ["75 %"]
+    assert re.split("  +", table.partition("lookup hits\n")[2].splitlines()[1])[1:] == ["75 %"]
     assert "Share of the CPU time of forwarding threads" in render(run_record(OURS, OTHER), trials)
     assert "Open vSwitch" not in table  # whose columns are not there
     run = run_record(OURS, OTHER)
     points = summarise(run, trials)
     own = trials_by_point(trials)[OURS.id]
-    line = next(each for each in way_of(run, points[0], own, answer(run, points, trials)) if "repetition 2" in each)
+    line = next(each for each in derivation(run, points[0], own, answer(run, points, trials)) if "repetition 2" in each)
     assert "; 80 % of its threads' time in the kernel; ok" in line
     assert (
         reported(trial(OURS, 0, [1000] * 20, sent=40, threads=(using(None, None),)))[1] == {}
@@ -267,7 +267,7 @@ def test_frames_that_flows_in_xdp_took_are_reported_beside_those_that_threads_sa
     assert "seen by no thread: the other figures of the row are of the rest." in render(run, [counted])
     _, _, without = reported(counting(lookups={"core 1": COUNTED}))
     assert "XDP" not in without
-    assert "where frames were met" not in reported(counting())[2]
+    assert "lookup hits" not in reported(counting())[2]
 
 
 @pytest.mark.parametrize("key", ["lookups", "nodes"])

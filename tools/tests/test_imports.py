@@ -17,7 +17,7 @@ try:
 finally:
     print(*[name for name in heavy if name in sys.modules], sep=",", file=sys.stderr)
 """
-_PLOTS = {"matplotlib", "sklearn", "scipy.stats", "scipy.optimize", "asyncssh", "scapy"}
+_PLOTS = {"sklearn", "scipy.stats", "scipy.optimize", "asyncssh", "scapy"}
 _EVERYTHING = {*_PLOTS, "numpy", "scipy", "pandas", "xdplab.model", "jinja2", "yaml", "robot", "MLRsearch", "hdrh"}
 
 

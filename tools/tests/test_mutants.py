@@ -48,8 +48,8 @@ def replayed(program: str, folder: Path, mutant: dict[str, Any] | None = None) -
     )  # fmt: skip
 
 
-def test_there_are_twenty_and_what_they_replace_is_still_there() -> None:
-    assert [mutant["program"] for mutant in MUTANTS] == ["vpp"] * 10 + ["trex"] * 10
+def test_what_they_replace_is_still_there() -> None:
+    assert [mutant["program"] for mutant in MUTANTS] == ["vpp"] * 9 + ["trex"] * 10
     counts = {
         mutant["breaks"]: (ROOT / mutant["file"]).read_text(encoding="utf-8").count(mutant["text"])
         for mutant in MUTANTS

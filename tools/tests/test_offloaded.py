@@ -12,7 +12,7 @@ from robot.api import SkipExecution, TestSuite as Suite
 from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.run import Run
-from xdplab.analysis.trace import way_of
+from xdplab.analysis.trace import derivation
 from xdplab.measure.datapath import Offloaded, offloaded
 from xdplab.model import Point, TrialRecord
 from xdplab.model.published import published_figure, span
@@ -51,7 +51,7 @@ def test_the_report_says_how_many_beside_whose_core_pays_and_each_trial_says_its
     assert "<li>fake:seed=8: The sender&#39;s core pays.</li>" in html
     summaries = summarise(run, trials)
     said = answer(run, summaries, trials)
-    ways = [list(way_of(run, each, [own], said)) for each, own in zip(summaries, trials, strict=True)]
+    ways = [list(derivation(run, each, [own], said)) for each, own in zip(summaries, trials, strict=True)]
     assert [sum(words in line for line in lines) for lines in ways] == [1, 0]
 
 

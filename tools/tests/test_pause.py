@@ -52,7 +52,7 @@ def test_a_rate_that_losses_decide_is_doubted_and_wins_nothing() -> None:
     assert compare_points(*summarise(*clean), "ndr_pps").better
     comparison = compare_points(*summarise(*paused), "ndr_pps")
     assert comparison.better is None
-    assert comparison.hindrances.count(SAID) == 1
+    assert comparison.blockers.count(SAID) == 1
     ours = pausing(*paused)
     assert (ours.pausing, [*doubts_of_one(ours, "ndr_pps")]) == (("b0 (eth2)",), [SAID])
     assert [*doubts_of_one(pausing(*clean), "ndr_pps")] == []
@@ -77,7 +77,7 @@ def test_a_latency_is_compared_with_the_remark_and_a_loss_is_not_shown_to_be_wit
     ours, theirs = summarise(run, trials)
     assert [*remarks_of_one(ours, "p50_us")] == [SAID]
     comparison = compare_points(ours, theirs)
-    assert (comparison.hindrances, comparison.remarks.count(SAID)) == ((), 1)
+    assert (comparison.blockers, comparison.remarks.count(SAID)) == ((), 1)
     assert loss_above(ours, 0.01).endswith(f"its loss is not shown to be within 1 %: {SAID}")
     unpaused = pausing(run_record(OURS, environment=with_ports()), trials)
     assert (loss_above(unpaused, 0.01), [*remarks_of_one(unpaused, "p50_us")]) == ("", [])

@@ -242,7 +242,7 @@ def test_the_answer_names_a_winner_for_each_work_by_itself() -> None:
     trials = [each for at, us, n in zip(points, took, rounds, strict=True) for each in measured(at, us)[:n]]
     run = run_record(*points, study={**LATENCY, "repetitions": 5, "pipeline": kinds})
     reported = answer(run, summarise(run, trials), trials)
-    assert reported.said
+    assert reported.decided
     assert reported.sentence == (
         "ovs-afxdp is ahead in 1 of 3 pieces of work, p50 at 0.2 kpps, ovs-afpacket in none; "
         "no measurable difference in 1; undecided in 1."

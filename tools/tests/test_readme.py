@@ -121,10 +121,9 @@ def _run(line: str, place: Path) -> None:
         "XDPLAB_RESULTS": str(place / "results"),
         "XDPLAB_STATE": str(place / "state"),
     }
-    env = {**os.environ, **given} if "suites/latency.robot" in line else environment(given)  # one report has its plots
     program, *words = shlex.split(line)
     more = [word for file, added in SLOW_MEDIUM.items() if file in words for word in added]
     done = subprocess.run(
-        [program, *more, *words], cwd=place, env=env, capture_output=True, text=True, check=False, timeout=590
+        [program, *more, *words], cwd=place, env=environment(given), capture_output=True, text=True, check=False, timeout=590
     )
     assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"

@@ -40,10 +40,10 @@ MEASURE = """(() => {
 		const box = each.getBoundingClientRect();
 		if (box.right > wide + 1 || box.left < -1 || cut(each)) wrong.push("beyond the edge: " + name(each));
 	}
-	for (const each of document.querySelectorAll(".drawn > svg text, .still svg text")) {
+	for (const each of document.querySelectorAll(".drawn > svg text")) {
 		if (!seen(each)) continue;
 		const box = each.getBoundingClientRect();
-		const frame = each.closest(".drawn > svg, .still svg").getBoundingClientRect();
+		const frame = each.closest(".drawn > svg").getBoundingClientRect();
 		if (box.left < frame.left - 2 || box.right > frame.right + 2) wrong.push("out of its picture: " + name(each));
 		if (box.height < 9) wrong.push("too small to read: " + name(each) + " " + box.height);
 	}
@@ -66,7 +66,7 @@ CONTRAST = """(() => {
 		return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 	};
 	const paper = light(getComputedStyle(document.body).backgroundColor), told = {};
-	const pictures = [".still text", ".drawn text", ".legend button"];
+	const pictures = [".drawn text", ".legend button"];
 	for (const kind of ["p", "td", "th", "caption", "figcaption", ".soft", "td a", ...pictures]) {
 		const each = document.querySelector(kind), style = each && getComputedStyle(each);
 		if (!each) { told[kind] = "missing"; continue; }
@@ -108,13 +108,14 @@ def test_without_scripts_and_on_paper_nothing_is_missing(shown: Browser, pages: 
     for page in pages.values():
         shown.open(page, 390, scripts=False)
         assert shown.tell(MEASURE) == []
-        assert shown.tell("[...document.querySelectorAll('.still')].every((each) => each.clientHeight > 100)")
+        tables = "[...document.querySelectorAll('figure[data-chart] table')].filter((each) => each.clientHeight > 100)"
+        assert shown.tell(f"{tables}.length") == shown.tell("document.querySelectorAll('figure[data-chart]').length")
         shown.open(page, 718)
         shown.ask("Emulation.setEmulatedMedia", media="print")
         assert shown.tell(MEASURE) == []
-        seen = "[...document.querySelectorAll('.drawn, .tools, nav')].filter((each) => each.clientHeight).length"
+        seen = "[...document.querySelectorAll('.tools, nav')].filter((each) => each.clientHeight).length"
         assert shown.tell(seen) == 0
-        assert shown.tell("[...document.querySelectorAll('.still')].every((each) => each.clientHeight > 100)")
+        assert shown.tell("[...document.querySelectorAll('.drawn')].every((each) => each.clientHeight > 100)")
         breaks = "[...document.querySelectorAll('h2')].every((each) => getComputedStyle(each).breakAfter == 'avoid')"
         assert shown.tell(breaks)
 

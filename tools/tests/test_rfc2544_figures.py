@@ -180,7 +180,7 @@ def test_a_search_that_found_no_load_good_has_no_figure() -> None:
     (one,) = throughput_repetitions([found("tester", throughput_pps=None, lower_pps=None, upper_pps=None)])
     ndr = one.figures["ndr_pps"]
     assert (ndr.value, ndr.low, ndr.high) == (None, 0.0, math.inf)
-    assert ndr.doubt == "no load was found good: limited by the tester"
+    assert ndr.doubt == "no loss-free load found (tester-limited)"
 
 
 def test_a_throughput_with_tolerated_loss_is_no_ndr() -> None:

@@ -29,7 +29,7 @@ STACKS = {
     "marked, two tags": StreamSpec(
         kind="latency", pps=2000, frame_bytes=80, vlan=7, outer_vlan=4094, pcp=5, dei=True, dscp=46
     ),
-    "rules, by three targets": StreamSpec(kind="load", pps=2000, frame_bytes=75, flows=6, meets="all"),
+    "rules, by three targets": StreamSpec(kind="load", pps=2000, frame_bytes=75, flows=6, rule_match="all"),
     "four pairs of addresses": StreamSpec(
         kind="load", pps=2000, frame_bytes=96, flows=12, src_addresses=2, dst_addresses=2, ip=6, dscp=33
     ),

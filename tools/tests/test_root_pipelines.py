@@ -260,7 +260,7 @@ def test_what_is_not_counted_as_asked_for_fails_the_proof(
     made = TypeAdapter(PipelineText).validate_python(pipeline)
     with started(bench, title, made) as (forwarder, dut, point), contextlib.closing(Xdpgen()) as tester:
         ports = tester_ports_of(bench, point)
-        context = TesterContext(ports, bench.layout, "xdp", tmp_path, still_well=forwarder.crashed)
+        context = TesterContext(ports, bench.layout, "xdp", tmp_path, check_alive=forwarder.crashed)
         prove_work(forwarder, dut, tmp_path, lambda spec: tester.run(context, spec))
         spoil(forwarder, dut, reported)
         with pytest.raises(PointFailed, match=why):

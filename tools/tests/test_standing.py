@@ -40,7 +40,7 @@ def reported(trials: Sequence[TrialRecord], spec: Mapping[str, Any] = TWO) -> An
 
 def test_who_is_ahead_is_reported_with_the_ratio_to_the_next() -> None:
     found = reported(rates({"one": [2.0, 2.1, 1.9, 2.0], "two": [4.0, 3.8, 4.2, 4.0], "three": [1, 1, 1, 1]}))
-    assert found.said
+    assert found.decided
     assert found.sentence == (
         "rxdrop: two is ahead with 4 Mpps, 2 times as much as one (99 % interval 1.58 to 2.54), the next."
     )
@@ -52,23 +52,23 @@ def test_overlapping_repetitions_are_too_little_to_tell() -> None:
     assert reported(rates(overlapping)).sentence == f"xdplab names no winner: {words}"
     found = reported(rates({**overlapping, "three": [1, 1, 1, 1]}))
     words = "undecided between two (4 Mpps) and one (2.05 Mpps); two is ahead of three (1 Mpps)."
-    assert found == Answer(sentence=f"rxdrop: {words}", said=True)
+    assert found == Answer(sentence=f"rxdrop: {words}", decided=True)
 
 
 def test_no_measurable_difference_lies_within_a_tenth() -> None:
     alike = {"one": [1.0, 1.02, 1.0, 0.99], "two": [1.0, 1.02, 0.99, 1.01], "three": [0.5] * 4}
     found = reported(rates(alike))
     words = "rxdrop: no measurable difference between two (1 Mpps) and one (1 Mpps)."
-    assert found == Answer(sentence=words, said=True)
-    narrow = {**TWO, "alike_within": 0.02}
-    assert not reported(rates({name: alike[name] for name in ("one", "two")}, narrow), narrow).said
+    assert found == Answer(sentence=words, decided=True)
+    narrow = {**TWO, "equivalence_margin": 0.02}
+    assert not reported(rates({name: alike[name] for name in ("one", "two")}, narrow), narrow).decided
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_three_repetitions_name_nobody(count: int) -> None:
     found = reported(rates({"one": [1.0] * count, "two": [12_000.0] * 5}))
     words = f"xdplab names no winner: {count} of the 3 rounds that an interval needs: ask for more."
-    assert found == Answer(sentence=words, said=False)
+    assert found == Answer(sentence=words, decided=False)
 
 
 def test_who_took_all_that_was_sent_is_not_put_behind() -> None:
@@ -76,10 +76,10 @@ def test_who_took_all_that_was_sent_is_not_put_behind() -> None:
     free = rates({"two": [2.0, 2.1, 1.9, 2.0]})
     found = reported([*limited, *free])
     words = "one (at least 0.645 Mpps) took all that the tester sent, so the tester was the limit."
-    assert found == Answer(sentence=f"xdplab names no winner: {words}", said=False)
+    assert found == Answer(sentence=f"xdplab names no winner: {words}", decided=False)
     assert not reported(
         [*limited[:2], *rates({"one": [0.645] * 4})[2:], *free]
-    ).said  # also where it was so in half of them
+    ).decided  # also where it was so in half of them
     fastest = reported([*rates({"one": [3.0] * 4}, sent_pps=3.01e6), *free])
     assert fastest.sentence.startswith(
         "rxdrop: one is ahead with at least 3 Mpps, the tester sent no more, at least 1.33 times as much as two"
@@ -101,15 +101,15 @@ def test_points_that_failed_or_have_too_few_rounds_are_named_and_rank_nowhere() 
     )
     alike = rates({"two": [2.0] * 4, "three": [2.0] * 4})
     found = reported([*few, *alike])
-    assert found == Answer(sentence=f"xdplab names no winner: two (2 Mpps) and one (9 Mpps): {why}.", said=False)
+    assert found == Answer(sentence=f"xdplab names no winner: two (2 Mpps) and one (9 Mpps): {why}.", decided=False)
     alone = reported([*few, *rates({"two": [2.0] * 4})])
-    assert alone == Answer(sentence=f"xdplab names no winner: {why}.", said=False)
+    assert alone == Answer(sentence=f"xdplab names no winner: {why}.", decided=False)
 
 
 def test_rounds_of_one_are_none_with_those_of_another() -> None:
     later = [one.model_copy(update={"repetition": one.repetition + 2}) for one in rates({"two": [1.9] * 4})]
     found = reported([*rates({"one": [1.0] * 4}), *later])
-    assert not found.said
+    assert not found.decided
     assert "2 of the 3 rounds that an interval needs" in found.sentence
 
 
@@ -119,7 +119,7 @@ def test_one_that_failed_once_is_ahead_of_nobody() -> None:
         micro.point(TWO, "two", workload="rxdrop"), None, repetition=4, status="failed", reason="it fell"
     )
     found = reported([*trials, fell])
-    assert not found.said
+    assert not found.decided
     assert "two failed in 1 of 5 repetitions: it fell" in found.sentence
 
 
@@ -199,7 +199,7 @@ def test_places_where_the_first_is_undecided_are_counted_and_no_name_stands_for_
     assert nowhere.sentence == (
         "In none of 2 comparisons is one ahead of all others; the best of each is ahead of 1 other, named below."
     )
-    assert nowhere.said
+    assert nowhere.decided
     assert len(nowhere.details) == 2
 
 

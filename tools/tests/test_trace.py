@@ -25,7 +25,7 @@ def test_the_way_from_frames_to_a_percentile(tmp_path: Path, cli: Callable[..., 
     assert lines[0].startswith(f"point {row['point_id']}: fake, path through, 64 bytes")
     counted = [line for line in lines if "frames sent" in line]
     assert len(counted) == 3
-    assert all(line.endswith("ok; stands for the point") for line in counted)
+    assert all(line.endswith("ok; is used") for line in counted)
     (p50,) = [line for line in lines if line.startswith("p50, µs: median of 3 repetitions: ")]
     values = [float(text) for text in re.findall(r"#\d ([\d.]+)", p50)]
     assert statistics.median(values) == float(p50.rpartition(" = ")[2])
@@ -41,7 +41,7 @@ def test_each_trial_and_a_bound_are_reported(results: Path, cli: Callable[..., D
     trials.append(micro.trial(at, 9e4, repetition=3, sent_pps=2e6))
     micro.store(results, spec, trials)
     out = cli("show", "latest", "one").out
-    assert "0.090 Mpps; ok; stands for the point" in out
+    assert "0.090 Mpps; ok; is used" in out
     assert "rate, Mpps: median of 4 repetitions: #1 2, #2 2, #3 2, #4 0.09 = 2" in out
     assert "reported as at least 2: limited by tester" in out
 

@@ -288,7 +288,7 @@ def test_few_rounds_and_lost_frames_hold_no_cost_against_the_goal(session: Sessi
     few, said = reported(of_two.records)
     assert few == "no interval"
     assert said.sentence == "No answer for xsk at 10 kpps, goal below 0.2 µs: too few rounds."
-    assert not said.said
+    assert not said.decided
 
 
 def test_trials_of_different_repetitions_are_no_pair() -> None:

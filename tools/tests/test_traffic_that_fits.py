@@ -24,7 +24,7 @@ def frames_of(asked: Dut, flows: int, direction: Literal["forward", "backward"])
     """Source and target of each flow of a tester that shall meet all rules."""
     end: Any = SimpleNamespace(mac="02:00:00:00:00:01", address="")
     ports = TesterPorts(end, end, rules=work.other_rules(asked.pipeline))
-    stream = StreamSpec(kind="load", pps=1, frame_bytes=64, flows=flows, meets="all", direction=direction)
+    stream = StreamSpec(kind="load", pps=1, frame_bytes=64, flows=flows, rule_match="all", direction=direction)
     each = [of_flow(headers_of(stream, ports), number) for number in range(flows)]
     return [(IPv4Address(headers.src_ip), IPv4Address(headers.dst_ip)) for headers in each]
 
@@ -61,14 +61,14 @@ def test_departures_are_of_a_load() -> None:
 
 
 def test_fewer_flows_than_rules_do_not_meet_all() -> None:
-    study = studies.study(pipeline="route:1000", traffic={"meets": "all", "flows": 999})
+    study = studies.study(pipeline="route:1000", traffic={"rule_match": "all", "flows": 999})
     with pytest.raises(InputError, match="999 flows do not meet all of pipeline route:1000: give 1,000 or more"):
         make_plan(study, studies.a_testbed(), make_tester(study.tester))
 
 
 @pytest.mark.parametrize("pipeline", ["cross", "route:1", "acl:1"])
 def test_more_flows_than_rules_have_ports_do_not_meet_all(pipeline: str) -> None:
-    asked: dict[str, Any] = {"pipeline": pipeline, "traffic": {"meets": "all", "flows": 55_536}}
+    asked: dict[str, Any] = {"pipeline": pipeline, "traffic": {"rule_match": "all", "flows": 55_536}}
     tester = make_tester("fake")
     make_plan(studies.study(**asked), studies.a_testbed(), tester)
     asked["traffic"]["flows"] += 1

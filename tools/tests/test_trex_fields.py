@@ -83,8 +83,8 @@ def frames(program: list[Any], frame: bytes, count: int) -> list[bytes]:
         {"flows": 5},
         {"flows": 12, "src_addresses": 2, "dst_addresses": 3},
         {"flows": 6, "dst_addresses": 3, "ip": 6, "vlan": 5, "outer_vlan": 6},
-        {"flows": 6, "meets": "all"},
-        {"flows": 3, "meets": "all", "vlan": 5},
+        {"flows": 6, "rule_match": "all"},
+        {"flows": 3, "rule_match": "all", "vlan": 5},
     ],
     ids=str,
 )
@@ -120,9 +120,9 @@ def test_drawn_fields_have_seeds_of_their_own(profile: ModuleType) -> None:
     ("flows", "why"),
     [
         ({"flows": 100, "flow_choice": "zipf"}, "equal probability only"),
-        ({"flows": 100, "meets": "all"}, "100 is no multiple of 1 x 3"),
-        ({"flows": 9, "meets": "all", "flow_choice": "uniform"}, "numbers in a row only"),
-        ({"flows": 9, "meets": "all", "flow_choice": "round-robin"}, None),
+        ({"flows": 100, "rule_match": "all"}, "100 is no multiple of 1 x 3"),
+        ({"flows": 9, "rule_match": "all", "flow_choice": "uniform"}, "numbers in a row only"),
+        ({"flows": 9, "rule_match": "all", "flow_choice": "round-robin"}, None),
         ({"flows": 100_000, "src_addresses": 2}, None),
         ({"src_addresses": 2}, None),
         ({"departures": "burst:9"}, "burst:9: what xdplab asks of TRex is paced"),

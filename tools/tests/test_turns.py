@@ -55,7 +55,7 @@ def test_a_round_is_the_median_of_its_turns_whatever_speed_the_machine_has_in_ea
     chance = random.Random(1)
     speed = {(number, turn): chance.uniform(1, 10) for number in range(5) for turn in range(6)}
     found, sides = compared(turns_of(OURS, lambda *at: 2 * speed[at]), turns_of(THEIRS, lambda *at: 3 * speed[at]))
-    assert (found.sense, found.better, found.hindrances) == ("exact", True, ())
+    assert (found.sense, found.better, found.blockers) == ("exact", True, ())
     assert found.interval
     assert found.interval.ratio == pytest.approx(1.5, rel=0.03)
     assert found.interval.low
@@ -99,13 +99,13 @@ def test_turns_that_were_not_sent_whole_do_not_hinder_while_they_are_few() -> No
     assert few.better is True
     most, _ = compared(short(OURS, 2, {0, 1, 2, 3}), short(THEIRS, 3, {0, 1, 2, 3}))
     assert most.better is None
-    assert "was sent" in most.hindrances[0]
+    assert "was sent" in most.blockers[0]
 
 
 def test_a_percentile_that_is_a_lost_frame_in_most_turns_has_no_ratio() -> None:
     found, _ = compared(turns_of(OURS, lambda r, t: 2), turns_of(THEIRS, lambda r, t: 3, lost=lambda r, t: t < 4))
     assert found.sense == "unknown"
-    assert found.hindrances
+    assert found.blockers
     some, _ = compared(turns_of(OURS, lambda r, t: 2), turns_of(THEIRS, lambda r, t: 3, lost=lambda r, t: t < 2))
     assert some.better is True
     both, _ = compared(

@@ -37,7 +37,7 @@ def test_about_as_many_rounds_decide_it_as_are_said(centre: float, spread: float
         if (more := first.more_rounds) is None:
             continue
         said += 1
-        decided += compared(ratio_interval(ratios[: 6 + 2 * more])).known
+        decided += compared(ratio_interval(ratios[: 6 + 2 * more])).decided
     assert said >= 10
     assert 2 * decided >= said
 
@@ -47,7 +47,7 @@ def test_what_is_known_or_without_a_scatter_says_no_number() -> None:
     assert compared(ratio_interval([1.2, 1.3])).more_rounds is None
     assert compared(None).more_rounds is None
     assert compared(ratio_interval([1.0, 9.0, 0.1, 5.0, 0.2])).more_rounds is None  # no number of rounds is advice
-    hindered = compared(ratio_interval([1.2, 0.9, 1.3, 1.1])).model_copy(update={"hindrances": ("no",)})
+    hindered = compared(ratio_interval([1.2, 0.9, 1.3, 1.1])).model_copy(update={"blockers": ("no",)})
     assert hindered.more_rounds is None
 
 

@@ -68,7 +68,7 @@ class Lab:
         place.mkdir(exist_ok=True)
         ports = self.testbed.tester_ports(Way.THROUGH)
         context = TesterContext(
-            ports, self.testbed.layout, "tc", place, self.testbed.tester_host, still_well=lambda: self.dead
+            ports, self.testbed.layout, "tc", place, self.testbed.tester_host, check_alive=lambda: self.dead
         )
         return self.tester.run(context, TRIAL)
 

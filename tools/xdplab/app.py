@@ -262,7 +262,7 @@ def looks_of(study: StudySpec) -> list[int]:
 def _decided(folder: RunFolder) -> bool:
     found = Run(folder.path, folder.load(), folder.trials()).answer
     compared = [each for each in (found.comparison, found.at_rate) if each is not None]
-    return found.said and not any(each.more_rounds for each in compared)
+    return found.decided and not any(each.more_rounds for each in compared)
 
 
 def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:

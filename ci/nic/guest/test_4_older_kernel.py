@@ -69,7 +69,6 @@ def measured(folder: Path, **changes: Any) -> RunFolder:
     (folder / "study.yaml").write_text(yaml.safe_dump(_STUDY | changes), encoding="utf-8")
     before = machine()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("xdplab.report.page.latency_plots", lambda *_: [])  # drawing takes half a minute here
         patch.setattr("sys.argv", ["xdplab", "run", str(folder / "study.yaml"), "--results", str(folder / "results")])
         with pytest.raises(SystemExit, check=lambda ended: not ended.code):
             main()

@@ -5,7 +5,6 @@ import importlib.machinery
 import importlib.util
 import json
 import os
-import runpy
 import select
 import signal
 import subprocess
@@ -28,8 +27,6 @@ from xdplab.cli import main
 #: The environment that pytest runs from holds `xdplab` and `robot` too; not resolved, a venv's python is a link.
 BIN = Path(sys.executable).parent
 TESTS = Path(__file__).resolve().parents[1]
-#: On PYTHONPATH: reports have no plots.
-UNDRAWN = TESTS / "lab" / "undrawn"
 #: In front of a command: a user without rights and without files of its own.
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
@@ -61,9 +58,9 @@ class Done:
 
 
 def environment(extra: Mapping[str, str] | None = None, python_path: Sequence[Path] = ()) -> dict[str, str]:
-    """The environment of a child: ours, `extra`, and folders in front of PYTHONPATH; its reports have no plots."""
+    """The environment of a child: ours, `extra`, and folders in front of PYTHONPATH."""
     env = {**os.environ, **(extra or {})}
-    folders = [str(folder) for folder in (*python_path, UNDRAWN)] + env.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [*map(str, python_path)] + env.get("PYTHONPATH", "").split(os.pathsep)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return env
 
@@ -158,10 +155,7 @@ def _become(
         sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
         os.environ.clear()
         os.environ.update(env)
-        folders = [each for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
-        sys.path[:0] = folders
-        if str(UNDRAWN) in folders:
-            runpy.run_path(str(UNDRAWN / "sitecustomize.py"))
+        sys.path[:0] = [each for each in env.get("PYTHONPATH", "").split(os.pathsep) if each]
         sys.modules.pop("lab.saboteur", None)  # it reads the environment
         sys.argv = [*argv]
         code = program()

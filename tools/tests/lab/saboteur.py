@@ -5,8 +5,7 @@ LAB_SABOTAGE is JSON: `at` (module:qualified name of a function), `call` (the ho
 child process without which a call does not count), `after_s` (later than its beginning), `signal`, and `target`:
 `self`, or the name of a child process. LAB_TAG fixes the tag in the names of namespaces and links, so that a test
 knows its own next to those of others. LAB_XDP_ON names a port that is found to carry an XDP program. LAB_DIRECT is a
-folder of what the direct link carried, LAB_NO_PLOTS leaves plots out of reports: both take seconds of each run.
-LAB_FREEZER (v1, v2 or none) is the only freezer of cgroups that is found.
+folder of what the direct link carried, which takes seconds of each run. LAB_FREEZER (v1, v2 or none) is the only freezer of cgroups that is found.
 """
 
 import functools
@@ -27,7 +26,6 @@ from hdrh.histogram import HdrHistogram
 
 from xdplab.hosts import freezer
 from xdplab.model import StreamResult, TrialResult, TrialSpec
-from xdplab.report import page
 from xdplab.testbed import embedded
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester
@@ -191,8 +189,6 @@ def _occupy(role: str) -> None:
     embedded.EmbeddedTestbed.up = occupied  # type: ignore[method-assign]
 
 
-if "LAB_NO_PLOTS" in os.environ:
-    page.latency_plots = lambda *_: []
 if "LAB_FREEZER" in os.environ:
     freezer.folders = lambda: iter(freezers(os.environ["LAB_FREEZER"]))  # type: ignore[misc,assignment]
 if "LAB_XDP_ON" in os.environ:

@@ -34,7 +34,7 @@ MakeInterval = Callable[[Sequence[float], Sequence[float]], Interval | None]
 
 #: How far runs of the same thing are from one another without being different, as a ratio: a machine may be a third
 #: slower in one of them, and differ by some percent besides.
-RUNS_APART = 1.5
+BETWEEN_RUNS = 1.5
 
 
 def shared_rounds(point: PointSummary, reference: PointSummary, metric: str) -> list[Round]:
@@ -63,8 +63,8 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
         sense=sense,
         interval=interval,
         rounds=len(rounds),
-        alike_within=point.alike_within,
-        hindrances=doubts.hindrances or (unknown if sense == "unknown" else ()),
+        equivalence_margin=point.equivalence_margin,
+        blockers=doubts.blockers or (unknown if sense == "unknown" else ()),
         remarks=doubts.remarks,
     )
 
@@ -76,7 +76,7 @@ def hindrance_of(point: PointSummary, metric: str) -> str:
         return "it was not measured"
     doubts = doubts_of(((point, [figures for figures, _ in rounds]),), metric)
     lost = _lost(rounds, metric, (point.forwarder, point.forwarder))
-    return next(iter((*doubts.hindrances, *lost)), "")
+    return next(iter((*doubts.blockers, *lost)), "")
 
 
 def compare_values(family: Sequence[Sequence[tuple[float, float]]], resolution: float) -> list[Interval | None]:
@@ -108,11 +108,11 @@ def loss_difference(ours: PointSummary, theirs: PointSummary, metric: str) -> Di
     return difference_interval([(one.loss_ratio, other.loss_ratio) for one, other in rounds])
 
 
-def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Comparison | None:
+def compare_between_runs(after: PointSummary, before: PointSummary, metric: str) -> Comparison | None:
     """The same point in two runs, which were not interleaved: two machines until one run measures both.
 
     The unit is a run's mean: what its repetitions differ by says nothing of what runs differ by, so the interval has a
-    half-width of `RUNS_APART` however many repetitions there are. None when one run has none.
+    half-width of `BETWEEN_RUNS` however many repetitions there are. None when one run has none.
     """
     after, before = (
         side.model_copy(update={"forwarder": f"{side.forwarder} ({when})"})
@@ -134,9 +134,9 @@ def compare_apart(after: PointSummary, before: PointSummary, metric: str) -> Com
         sense=sense,
         interval=interval,
         rounds=min(map(len, sides)),
-        hindrances=doubts.hindrances or (_UNORDERED if sense == "unknown" else ()),
+        blockers=doubts.blockers or (_UNORDERED if sense == "unknown" else ()),
         remarks=doubts.remarks,
-        alike_within=after.alike_within,
+        equivalence_margin=after.equivalence_margin,
     )
 
 
@@ -218,7 +218,7 @@ def _within_rounds(resolution: float) -> MakeInterval:
 
 
 def _apart(above: Sequence[float], below: Sequence[float]) -> Interval | None:
-    return apart_interval(above, below, resolution=RUNS_APART - 1)
+    return apart_interval(above, below, resolution=BETWEEN_RUNS - 1)
 
 
 def _of_ends(
@@ -242,12 +242,12 @@ def _ratio(above: Sequence[float], below: Sequence[float], make: MakeInterval) -
     return make(above, below) if usable and above and below else None
 
 
-def unsaid(comparisons: Iterable[Comparison | None]) -> dict[str, list[str]]:
+def missing_ratios(comparisons: Iterable[Comparison | None]) -> dict[str, list[str]]:
     """Why a table has no ratio -> of which points."""
     found: dict[str, list[str]] = {}
     for one in filter(None, comparisons):
-        for hindrance in one.hindrances:
-            found.setdefault(hindrance, []).append(one.point)
+        for blocker in one.blockers:
+            found.setdefault(blocker, []).append(one.point)
     return found
 
 

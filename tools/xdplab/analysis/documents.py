@@ -71,7 +71,7 @@ class Document(Model):
         return list(dict.fromkeys(part.study for part in self.parts))
 
 
-class Beside(Model):
+class PublishedVsMeasured(Model):
     """A published figure next to ours."""
 
     what: str
@@ -109,7 +109,7 @@ def newest_run(results: Path, study: str) -> Run | None:
     return None
 
 
-def beside(document: Document, run: Run) -> Iterator[Beside]:
+def beside(document: Document, run: Run) -> Iterator[PublishedVsMeasured]:
     """Published and measured, of the parts that the study of a run is for."""
     for part in document.parts:
         if part.study == run.record.study.name:
@@ -118,11 +118,11 @@ def beside(document: Document, run: Run) -> Iterator[Beside]:
     yield from _clusters(document, run)
 
 
-def _row(row: WhereOurs, run: Run) -> Beside:
+def _row(row: WhereOurs, run: Run) -> PublishedVsMeasured:
     found = next(
         (each for each in run.points if each.forwarder == row.forwarder and _matches(each.levels, row.where)), None
     )
-    return Beside(what=row.what, published=row.published, here=_ours(row, found, run) if found else "not in the run")
+    return PublishedVsMeasured(what=row.what, published=row.published, here=_ours(row, found, run) if found else "not in the run")
 
 
 def _ours(row: WhereOurs, point: PointSummary, run: Run) -> str:
@@ -143,7 +143,7 @@ def _of(document: Document, references: Iterable[str]) -> Iterator[str]:
     return (each for each in references if each.partition("/")[0] in document.published)
 
 
-def _figures(document: Document, run: Run) -> Iterator[Beside]:
+def _figures(document: Document, run: Run) -> Iterator[PublishedVsMeasured]:
     """Of a study that names published figures: rates and ratios at each of its settings."""
     for reference in _of(document, run.record.study.reproduces):
         theirs, shown = published_figure(reference)
@@ -156,18 +156,18 @@ def _figures(document: Document, run: Run) -> Iterator[Beside]:
                     else row.missing.get(series.forwarder, "not measured")
                 )
                 what = f"{shown.title}: {series.name}, {row.setting}"
-                yield Beside(what=what, published=f"{span(series.mpps)} Mpps", here=text)
+                yield PublishedVsMeasured(what=what, published=f"{span(series.mpps)} Mpps", here=text)
             for ratio in row.ratios:
                 one = ratio.published
                 compared = ratio.comparison
-                yield Beside(
+                yield PublishedVsMeasured(
                     what=f"{one.of} over {one.to}, {row.setting}",
                     published=f"{span(one.ratio)} times",
                     here=with_reason(compared) if compared else "not measured",
                 )
 
 
-def _clusters(document: Document, run: Run) -> Iterator[Beside]:
+def _clusters(document: Document, run: Run) -> Iterator[PublishedVsMeasured]:
     """Of a sweep that names published tables: each cluster, and the configurations of ours that meet its rule."""
     sweep = run.record.study.sweep
     if sweep is None or not [*_of(document, sweep.published)]:
@@ -180,7 +180,7 @@ def _clusters(document: Document, run: Run) -> Iterator[Beside]:
                 ours = (
                     "" if row.mean_us is None else f"{significant(row.mean_us)} µs over {row.configurations} settings"
                 )
-                yield Beside(
+                yield PublishedVsMeasured(
                     what=f"{table.title}, cluster {row.published.cluster}: {row.published.rule}",
                     published=f"{significant(row.published.mean_us)} µs",
                     here=ours or row.missing,

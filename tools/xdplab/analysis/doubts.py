@@ -14,36 +14,36 @@ from xdplab.stats.interval import MIN_ROUNDS
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
 #: Loss that is said next to a latency.
-TELLING_LOSS = 0.001
+REPORTED_LOSS = 0.001
 
 
 class Doubts(NamedTuple):
-    """Each hindrance says what was wrong and what to do; each remark goes next to the figures."""
+    """Each blocker says what was wrong and what to do; each remark goes next to the figures."""
 
-    hindrances: tuple[str, ...]
+    blockers: tuple[str, ...]
     remarks: tuple[str, ...]
 
 
 def doubts_of(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]], metric: str) -> Doubts:
     """Of a comparison of two sides, each with the rounds that both have, or of one."""
-    hindrances: list[str] = []
+    blockers: list[str] = []
     remarks: list[str] = []
     for side, figures in sides:
-        hindrances += _of_side(side, figures, metric)
+        blockers += _of_side(side, figures, metric)
         zeros = sum(one.value(metric) == 0 and one.figures[metric].high == 0 for one in figures)
         if figure(metric).more and zeros:
             many = f"{zeros} of {len(figures)} repetitions"
-            hindrances.append(f"{side.forwarder} was 0 in {many}, so there is no ratio")
+            blockers.append(f"{side.forwarder} was 0 in {many}, so there is no ratio")
         if figure(metric).at_load:
-            hindrances += _of_load(side, figures, metric)
+            blockers += _of_load(side, figures, metric)
             remarks += _of_loss(side, figures, metric)
-    hindrances, remarks = [*dict.fromkeys(hindrances)], [*dict.fromkeys(remarks)]  # of the testbed both say the same
+    blockers, remarks = [*dict.fromkeys(blockers)], [*dict.fromkeys(remarks)]  # of the testbed both say the same
     if figure(metric).at_load:
-        hindrances += _of_loads(sides)
+        blockers += _of_loads(sides)
     fewest = min(len(figures) for _, figures in sides)
     if fewest < MIN_ROUNDS:  # what another run would not change comes first
-        hindrances.append(f"{fewest} of the {MIN_ROUNDS} rounds that an interval needs: ask for more")
-    return Doubts(tuple(hindrances), tuple(remarks))
+        blockers.append(f"{fewest} of the {MIN_ROUNDS} rounds that an interval needs: ask for more")
+    return Doubts(tuple(blockers), tuple(remarks))
 
 
 def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
@@ -56,7 +56,7 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
         yield from _of_load(side, figures, metric)
 
 
-def undoubted(side: PointSummary, metric: str) -> float | None:
+def trusted_value(side: PointSummary, metric: str) -> float | None:
     """The figure of a point where it is the forwarder's own; None for bounds and doubts."""
     found = side.measured.get(metric)
     return found.value if found and found.exact and not any(doubts_of_one(side, metric)) else None
@@ -77,7 +77,7 @@ def _of_loss(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
     if figure(metric).at_load and side.pausing:
         yield of_pause(side.pausing)
     losses = [one.loss_ratio for one in figures]
-    if figure(metric).at_load and losses and (loss := fmean(losses)) > TELLING_LOSS:
+    if figure(metric).at_load and losses and (loss := fmean(losses)) > REPORTED_LOSS:
         late = ", counted as infinitely late" if figure(metric).percent else ""
         yield f"{side.forwarder} lost {percent(loss)}{late}"
 
@@ -87,7 +87,7 @@ def searched(side: PointSummary, metric: str) -> list[RepetitionFigures]:
     return [one for one in side.by_repetition if one.was_searched(metric)]
 
 
-def silences(side: PointSummary) -> int:
+def repetitions_without_samples(side: PointSummary) -> int:
     """Repetitions in which frames were lost, and no time-stamped one arrived."""
     return sum(one.loss_ratio > 0 and one.arrived == 0 for one in side.by_repetition)
 
@@ -102,8 +102,8 @@ def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
         yield f"{side.forwarder} {fault}, which is its fault"
     if figure(metric).by_loss and side.pausing:
         yield of_pause(side.pausing)
-    if figure(metric).at_load and silences(side):
-        silent = f"{silences(side)} of {side.repetitions} repetitions"
+    if figure(metric).at_load and repetitions_without_samples(side):
+        silent = f"{repetitions_without_samples(side)} of {side.repetitions} repetitions"
         yield f"no time-stamped frame of {side.forwarder}'s arrived in {silent}"
     found = [shared_doubt([one.figures[metric].doubt for one in figures])]
     found += [side.measured[metric].doubt] if metric in side.measured else []

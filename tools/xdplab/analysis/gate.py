@@ -5,7 +5,7 @@ import math
 from typing import Any, Literal
 
 from xdplab.analysis.compare import compare_points, hindrance_of, loss_difference
-from xdplab.analysis.doubts import TELLING_LOSS
+from xdplab.analysis.doubts import REPORTED_LOSS
 from xdplab.analysis.run import Run
 from xdplab.measure import Method
 from xdplab.measure.comparison import Comparison
@@ -20,7 +20,7 @@ BASE, NEW = "base", "new"
 #: A look gives the other one in (1 - `CONFIDENCE`) / 2 = 0.5 % of gates at the most, all of them (Bonferroni) in 5 %.
 LOOKS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
 WRONG = len(LOOKS) * (1 - CONFIDENCE) / 2
-#: `slower`: by more than is allowed, or it lost more of its frames than the base, by more than `TELLING_LOSS`.
+#: `slower`: by more than is allowed, or it lost more of its frames than the base, by more than `REPORTED_LOSS`.
 #: `broken`: it failed where the base did not, or delivered a frame twice, damaged, or from before it was started.
 Verdict = Literal["pass", "slower", "broken", "undecided", "unsupported"]
 #: For scripts; undecided and unsupported are never green.
@@ -164,8 +164,8 @@ def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     """A ratio above 1 says that the new one is better: its slowdown is the inverse, and so are the ends."""
     known = compared.interval
     found = found.model_copy(update={"rounds": compared.rounds, "remarks": compared.remarks})
-    if compared.hindrances or known is None:
-        after = f"after {compared.rounds} rounds: " + next(iter(compared.hindrances), "no interval")
+    if compared.blockers or known is None:
+        after = f"after {compared.rounds} rounds: " + next(iter(compared.blockers), "no interval")
         return found.model_copy(update={"reason": after})
     low = 1 / known.high if known.high and compared.sense != "at least" else None
     high = 1 / known.low if known.low and compared.sense != "at most" else None
@@ -177,12 +177,12 @@ def _by_loss(found: GateResult, lost: Difference | None) -> GateResult:
     """A latency is of the frames that came through: who loses more of them does not pass by what is left."""
     if found.verdict == "slower" or lost is None or lost.low is None or lost.high is None:
         return found
-    if lost.low <= 0 or lost.mean <= TELLING_LOSS:
+    if lost.low <= 0 or lost.mean <= REPORTED_LOSS:
         return found
     ends = f"{100 * lost.confidence:g} % interval {percent(lost.low)} to {percent(lost.high)}, {lost.rounds} rounds"
     return found.model_copy(
         update={
-            "verdict": "slower" if lost.low > TELLING_LOSS else "undecided",
+            "verdict": "slower" if lost.low > REPORTED_LOSS else "undecided",
             "reason": f"of its frames the new one lost {percent(lost.mean)} more than the base ({ends})",
         }
     )

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from xdplab.analysis.compare import compare_points, corrected
-from xdplab.analysis.doubts import doubts_of_one, undoubted
+from xdplab.analysis.doubts import doubts_of_one, trusted_value
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model, RunRecord
@@ -49,7 +49,7 @@ def reproduction(
     rows = []
     for setting, knobs in settings.items():
         here = {s.forwarder: s for s in summaries if s.setting == setting and s.forwarder in names}
-        found = {name: pps / 1e6 for name, summary in here.items() if (pps := undoubted(summary, figure.metric))}
+        found = {name: pps / 1e6 for name, summary in here.items() if (pps := trusted_value(summary, figure.metric))}
         rows.append(
             Row(
                 setting=", ".join(str(value) for _, value in knobs) or "as it is",

@@ -148,7 +148,7 @@ def _summary(
         unsupported_clauses={} if clause else method.unsupported_clauses(trials),
         all_turns=_all_turns(chosen),
         by_repetition=figures,
-        alike_within=run.study.alike_within,
+        equivalence_margin=run.study.equivalence_margin,
     )
 
 

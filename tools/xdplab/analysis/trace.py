@@ -34,7 +34,7 @@ def find_point(run: RunRecord, name: str) -> str:
     raise InputError(f"point {name!r}: {'several are called so' if found else 'there is none'}; there are {notes}")
 
 
-def way_of(run: RunRecord, summary: PointSummary, own: Sequence[TrialRecord], answer: Answer) -> Iterator[str]:
+def derivation(run: RunRecord, summary: PointSummary, own: Sequence[TrialRecord], answer: Answer) -> Iterator[str]:
     """Line by line, for the terminal and for the report; `own` are the point's trials."""
     method, point = make_method(run.study.method), run.points[summary.point_id]
     used = {(trial.repetition, trial.trial) for trial in trials_used(method, own)}
@@ -66,7 +66,7 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
     notes += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
     met = datapath_stats([trial])
     notes += f"; {met.text()}" if met and met.text() else ""
-    used = "; stands for the point" if stands else ""
+    used = "; is used" if stands else ""
     return f"{where}{what}: {frames}{notes}; {status}{used}"
 
 

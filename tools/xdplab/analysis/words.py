@@ -42,7 +42,7 @@ def ratio_cell(found: Comparison) -> str:
     known = found.interval
     if known is None:
         return "–"
-    if found.hindrances:
+    if found.blockers:
         return f"({significant(known.ratio)})"
     if found.sense == "exact":
         return significant(known.ratio)
@@ -54,7 +54,7 @@ def ratio_cell(found: Comparison) -> str:
 
 def ratio_spread(found: Comparison) -> str:
     """Below it, small: its interval; empty where the ratio is not said, or is a bound."""
-    return interval_spread(found.interval) if found.interval and not found.hindrances and found.sense == "exact" else ""
+    return interval_spread(found.interval) if found.interval and not found.blockers and found.sense == "exact" else ""
 
 
 def ratio_text(found: Comparison) -> str:
@@ -65,13 +65,13 @@ def ratio_text(found: Comparison) -> str:
 
 def with_reason(found: Comparison) -> str:
     """The same, and why it decides nothing."""
-    return f"{ratio_text(found)}: {found.hindrances[0]}" if found.hindrances else ratio_text(found)
+    return f"{ratio_text(found)}: {found.blockers[0]}" if found.blockers else ratio_text(found)
 
 
 def verdict(found: Comparison) -> str:
     """Who is ahead, or why nobody may be named."""
-    if found.hindrances:
-        return f"undecided: {found.hindrances[0]}"
+    if found.blockers:
+        return f"undecided: {found.blockers[0]}"
     if found.better is None:
         return undecided(found)
     of = figure(found.metric)

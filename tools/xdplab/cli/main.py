@@ -47,7 +47,7 @@ def _version(wanted: bool) -> None:
 def options(
     _: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")] = False,
 ) -> None:
-    """What stands before a command."""
+    """Global options."""
 
 
 @cli.command(rich_help_panel=_MEASURE)

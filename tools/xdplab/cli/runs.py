@@ -43,11 +43,11 @@ def show(
         )
     read = Run.named(run, results or results_folder())
     if point is not None:
-        from xdplab.analysis.trace import find_point, way_of
+        from xdplab.analysis.trace import find_point, derivation
 
         point_id = find_point(read.record, point)
         summary = next(each for each in read.points if each.point_id == point_id)
-        print("\n".join(map(plain, way_of(read.record, summary, read.by_point.get(point_id, ()), read.answer))))
+        print("\n".join(map(plain, derivation(read.record, summary, read.by_point.get(point_id, ()), read.answer))))
     elif as_json:
         print(json.dumps(read.rows(), indent=1))
     elif as_csv:

@@ -9,7 +9,7 @@ from xdplab.stats.interval import Interval
 Sense = Literal["exact", "at least", "at most", "unknown"]
 #: Two are called equal where the interval of their ratio lies within this share either way, unless the study names
 #: another one.
-ALIKE_WITHIN = 0.10
+EQUIVALENCE_MARGIN = 0.10
 #: Of the sentence of an answer.
 MAX_WORDS = 30
 
@@ -31,16 +31,16 @@ class Comparison(Model):
     #: Rounds in which both were measured; of two runs, the repetitions of the one that has fewer.
     rounds: int
     #: Within this share either way of 1 an interval is no measurable difference.
-    alike_within: float = ALIKE_WITHIN
+    equivalence_margin: float = EQUIVALENCE_MARGIN
     #: Why no winner may be named whatever the interval says; each says what to do.
-    hindrances: tuple[str, ...] = ()
+    blockers: tuple[str, ...] = ()
     #: What has to be said next to it.
     remarks: tuple[str, ...] = ()
 
     @property
     def better(self) -> bool | None:
         """True when the point is, False when the reference is, None when neither may be named."""
-        if self.hindrances or self.interval is None or not self.interval.differs:
+        if self.blockers or self.interval is None or not self.interval.differs:
             return None
         ahead = self.interval.ratio > 1
         return None if self.sense == ("at most" if ahead else "at least") else ahead
@@ -48,22 +48,22 @@ class Comparison(Model):
     @property
     def alike(self) -> bool:
         """Whether the whole interval lies so near to 1 that it is no measurable difference."""
-        found, near = self.interval, 1 + self.alike_within
-        if self.hindrances or found is None or self.sense != "exact" or self.better is not None:
+        found, near = self.interval, 1 + self.equivalence_margin
+        if self.blockers or found is None or self.sense != "exact" or self.better is not None:
             return False
         return found.low is not None and found.high is not None and found.low >= 1 / near and found.high <= near
 
     @property
-    def known(self) -> bool:
+    def decided(self) -> bool:
         """Whether it answers the question, be it that there is no measurable difference."""
         return self.better is not None or self.alike
 
     @property
     def more_rounds(self) -> int | None:
         """About how many more rounds would decide it, by the scatter of those there are; None: known, or no number."""
-        if self.known or self.hindrances or self.sense != "exact" or self.apart or self.interval is None:
+        if self.decided or self.blockers or self.sense != "exact" or self.apart or self.interval is None:
             return None
-        return self.interval.rounds_until_known(self.alike_within)
+        return self.interval.rounds_until_known(self.equivalence_margin)
 
 
 class Answer(Model):
@@ -74,7 +74,7 @@ class Answer(Model):
     #: Figures, how it was found, the other rate: a sentence each.
     details: tuple[str, ...] = ()
     #: False where nothing is decided; the sentence then says why.
-    said: bool = False
+    decided: bool = False
     comparison: Comparison | None = None
     #: With a light load, which `comparison` is of: the one at the study's rate.
     at_rate: Comparison | None = None

@@ -149,7 +149,7 @@ class Method(ABC, Generic[SpecT]):
     columns: ClassVar[tuple[Column, ...]] = ()
     #: What its latencies are of, where the path does not say it.
     quantity: ClassVar[str] = ""
-    #: Clauses of trials that are measured next to the one that stands for the point, and have a summary of their own.
+    #: Clauses of trials that are measured next to the point's own, and have a summary of their own.
     side_clauses: ClassVar[tuple[str, ...]] = ()
     #: The one of them that is the same work at a light load: who is ahead there comes first.
     light_clause: ClassVar[str] = ""

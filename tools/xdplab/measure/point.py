@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field, SerializeAsAny
 from pydantic.json_schema import SkipJsonSchema
 
-from xdplab.measure.comparison import ALIKE_WITHIN
+from xdplab.measure.comparison import EQUIVALENCE_MARGIN
 from xdplab.measure.datapath import DatapathStats
 from xdplab.measure.figure import PointFigures
 from xdplab.measure.flows import FlowSummary, NewFlows
@@ -69,9 +69,9 @@ class PointSummary(Model):
     min_us: float | None
     #: Longest latency of all.
     max_us: float | None
-    #: Frames sent in all repetitions that stand for the point.
+    #: Frames sent in all repetitions that are used.
     sent: int = 0
-    #: Time-stamped frames of all repetitions that stand for the point.
+    #: Time-stamped frames of all repetitions that are used.
     samples: int
     #: Frames that arrived once more, in these.
     duplicated: int
@@ -105,7 +105,7 @@ class PointSummary(Model):
     #: Who measured it, in a study with several testers.
     tester: str = ""
     #: Within this share either way of 1, an interval of its ratios is no measurable difference (of the study).
-    alike_within: float = ALIKE_WITHIN
+    equivalence_margin: float = EQUIVALENCE_MARGIN
     #: Percent -> that percentile of all turns together, in us, by rank of what was sent.
     all_turns: SkipJsonSchema[dict[float, Extended]] = Field(default={}, exclude=True, repr=False)
     #: What each repetition gave; comparisons pair these.

@@ -35,7 +35,7 @@ class FlowSpec(Model):
     dst_addresses: int = Field(default=1, ge=1, le=250)
     #: Which rules of the pipeline frames meet: `last`, the traffic's own; `all`: flows have an address for each prefix
     #: of `route:N`, or for each rule of `acl:N`, in turns, the traffic's own first.
-    meets: Literal["last", "all"] = "last"
+    rule_match: Literal["last", "all"] = "last"
     #: VLAN id of the frames; None: no tag.
     vlan: int | None = Field(default=None, ge=1, le=4094)
     #: VLAN id of a tag in front of that one (IEEE 802.1ad, QinQ); None: none.
@@ -66,9 +66,9 @@ class FlowSpec(Model):
     @model_validator(mode="after")
     def _flows_have_addresses(self) -> "FlowSpec":
         pairs = self.src_addresses * self.dst_addresses
-        if self.meets == "all" and pairs > 1:
-            raise ValueError("meets: all chooses the addresses; leave src_addresses and dst_addresses out")
-        if self.meets != "all" and self.flows > pairs * PORTS:
+        if self.rule_match == "all" and pairs > 1:
+            raise ValueError("rule_match: all chooses the addresses; leave src_addresses and dst_addresses out")
+        if self.rule_match != "all" and self.flows > pairs * PORTS:
             raise ValueError(
                 f"flows: {self.flows:,} are more than {self.src_addresses} x {self.dst_addresses} addresses have, "
                 f"{PORTS:,} ports each; raise src_addresses or dst_addresses"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a forwarder counted of its own work in a trial: where frames were met, and what they cost, by its own clock."""
+"""What a forwarder counted of its own work in a trial: lookup hits, and what they cost, by its own clock."""
 
 from xdplab.model.base import Amount, Model
 

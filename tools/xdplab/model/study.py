@@ -101,7 +101,7 @@ class StudySpec(Model):
     #: With it, the report asks which settings matter.
     sweep: SweepSpec | None = None
     #: "No measurable difference" is said where the whole interval of a ratio lies within this share either way of 1.
-    alike_within: float = Field(default=0.10, gt=0, le=10)
+    equivalence_margin: float = Field(default=0.10, gt=0, le=10)
     #: Exit code 1 when a point's loss ratio is above this, is not known, or was not shown to be below (too few frames).
     max_loss_ratio: float | None = Field(default=None, ge=0, le=1)
 

@@ -283,7 +283,7 @@ class TrialRecord(Model):
     point_id: str
     #: From 0 on.
     repetition: Count
-    #: `measure`: its latencies and losses stand for the point; `search`: a step of a method's search;
+    #: `measure`: its latencies and losses are used; `search`: a step of a method's search;
     #: `figures`: what a method found; `end`: the repetition is over and is not made again on resume.
     purpose: Purpose = "measure"
     #: Number of the trial within its repetition, from 0 on.

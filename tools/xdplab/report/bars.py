@@ -42,7 +42,7 @@ def ratio_chart(found: Reproduction) -> Chart | None:
         for at, row in enumerate(rows):
             one = row.ratios[index].comparison
             # a bound is no point with an interval, and what may not be said is not drawn
-            if one and one.interval and one.sense == "exact" and not one.hindrances:
+            if one and one.interval and one.sense == "exact" and not one.blockers:
                 own.append(InRow(at, one.interval.ratio, one.interval.low, one.interval.high))
         low, high = published.ratio
         own.append(InRow(len(rows), (low + high) / 2, low, high))

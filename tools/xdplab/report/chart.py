@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures as data, for assets/chart.js to draw, and for `xdplab.report.plots.still` where no script runs."""
+"""Pictures as data, for assets/chart.js to draw, and as a table where no script runs."""
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,9 +11,12 @@ import numpy as np
 from markupsafe import Markup
 
 from xdplab.measure.distribution import Distribution
+from xdplab.model.digits import number
 
 #: Points that a series has at the most: more than a screen has columns for, and a few kB.
 MAX_POINTS = 480
+#: Those of a table in its place.
+_FEW = 12
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,22 @@ class Chart:
             text = text.replace(sign, f"\\u{ord(sign):04x}")
         return Markup(text)  # noqa: S704
 
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Name of a series, x and y as text, of a few points of each: for readers without scripts."""
+        for series in self.series:
+            for at in self._few(series):
+                ends = [None if each is None else each[at] for each in (series.low, series.high)]
+                about = "" if None in ends else f" ({_text(ends[0])} to {_text(ends[1])})"
+                x, y = _of(self.x, series.x[at]), _of(self.y, series.y[at])
+                yield series.name, x + about * bool(self.y.names), y + about * (not self.y.names)
+
+    def _few(self, series: Series) -> Sequence[int]:
+        """Places of those that `rows` has: the usual percentiles, else points that are equally far apart."""
+        if not self.y.percentile:
+            return sorted({round(at) for at in np.linspace(0, len(series.x) - 1, min(len(series.x), _FEW))})
+        shares = np.array(series.y, dtype=float)
+        return [int(np.argmax(shares <= share)) for share in (1.0, 0.5, 0.1, 0.01, 1e-3, 1e-4, _LEAST) if shares.min() <= share]
+
     def thinned(self, series: Series, points: int = MAX_POINTS) -> Series:
         """It with at most so many points: the ends and the extremes of equal lengths of the curve as it is drawn."""
         kept = self._kept(series, points)
@@ -137,6 +156,19 @@ def _numbers(series: Series) -> dict[str, Any]:
     given = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
     lists = {key: [_number(value) for value in values] for key, values in given.items() if values is not None}
     return {"name": series.name, "joined": series.joined, "steps": series.steps, "bars": series.bars, **lists}
+
+
+def _of(axis: Axis, value: float | None) -> str:
+    """A value on it: `p99`, the name of a row, a number."""
+    if value is not None and axis.names:
+        return axis.names[round(value)]
+    if value is not None and axis.percentile:
+        return "min" if value >= 1 else f"p{100 * (1 - value):.6g}"
+    return _text(value)
+
+
+def _text(value: float | None) -> str:
+    return "–" if value is None or not np.isfinite(value) else number(value)
 
 
 def _number(value: float | None) -> float | None:

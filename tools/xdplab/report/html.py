@@ -15,7 +15,7 @@ from xdplab.analysis.published import reproduction
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs.overhead import overhead
 from xdplab.analysis.tables.columns import side_tables
-from xdplab.analysis.trace import way_of
+from xdplab.analysis.trace import derivation
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.point import PointSummary
@@ -85,7 +85,7 @@ def render(of: Run) -> str:
 def _ways(of: Run) -> dict[str, list[str]]:
     """Point id -> the way from its frames to its numbers; of a sweep's hundreds `xdplab show RUN POINT` shows one."""
     return {
-        point.point_id: list(way_of(of.record, point, of.by_point.get(point.point_id, ()), of.answer))
+        point.point_id: list(derivation(of.record, point, of.by_point.get(point.point_id, ()), of.answer))
         for point in of.points
     }
 

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from xdplab.analysis.answers.order import in_order
 from xdplab.analysis.answers.ranking import conditions
-from xdplab.analysis.compare import ratios_of, unsaid
+from xdplab.analysis.compare import ratios_of, missing_ratios
 from xdplab.analysis.summary import trials_used
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdict
@@ -94,11 +94,9 @@ class Page:
 
     @staticmethod
     def chart(found: Chart) -> Section:
-        """A chart, which matplotlib draws as well: for readers without scripts, and for paper."""
-        from xdplab.report.plots import still  # matplotlib: 0.3 s
-
+        """A chart, and a table for readers without scripts."""
         macros: Any = templates().get_template("head.html.j2").module
-        return Markup(macros.chart(found, Markup(still(found))))  # noqa: S704 - both escape
+        return Markup(macros.chart(found))  # noqa: S704 - it escapes
 
 
 def templates(package: str = "") -> Environment:
@@ -110,7 +108,7 @@ def templates(package: str = "") -> Environment:
     )
     environment.filters |= {"number": lambda value: "–" if value is None else number(value)}
     environment.filters |= {"fixed": fixed, "loss": share, "kpps": kpps}
-    environment.filters |= {"spread": spread, "unsaid": unsaid, "percent": percent, "span": span, "table": table}
+    environment.filters |= {"spread": spread, "missing_ratios": missing_ratios, "percent": percent, "span": span, "table": table}
     environment.filters["share"] = share
     environment.filters |= {
         "interval": interval_text,

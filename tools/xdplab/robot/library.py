@@ -230,7 +230,7 @@ class XdplabLibrary:
         compared_here = [one.comparison for row in found.rows for one in row.ratios if one.comparison]
         if not compared_here:
             raise SkipExecution(f"{reference}: no ratio could be measured here")
-        if all(one.hindrances for one in compared_here):
+        if all(one.blockers for one in compared_here):
             raise SkipExecution(f"{reference}: {with_reason(compared_here[0])}")
 
     @keyword
@@ -294,7 +294,7 @@ class XdplabLibrary:
     @keyword
     def question_was_answered(self) -> str:
         """Return the report's first sentence; skip with it when it says why nothing is decided."""
-        if not self._run.answer.said:
+        if not self._run.answer.decided:
             raise SkipExecution(self._run.answer.sentence)
         logger.info(self._run.answer.text())
         return self._run.answer.sentence

@@ -27,7 +27,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import cpu_use
 from xdplab.model import Calibration, Environment, Model
 from xdplab.model.base import flat
-from xdplab.runner.resume import UNIMPORTANT
+from xdplab.runner.resume import IGNORED_ON_RESUME
 from xdplab.testbed import Testbed
 from xdplab.testbed.state import volatile_dir
 from xdplab.testers import Tester
@@ -39,7 +39,7 @@ QUIET_SHARE = 0.01
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-class Kept(Model):
+class CachedCalibration(Model):
     """A calibration, when it was made (CLOCK_BOOTTIME of the controller, s), and on what: dotted key -> value."""
 
     at_s: float
@@ -83,7 +83,7 @@ class Calibrations:
             self._note(f"tester {tester.name}: its calibration holds for this run only: {disturbed}")
             kept.pop(name, None)
         else:
-            kept[name] = Kept(at_s=_now_s(), on=on, calibration=found)
+            kept[name] = CachedCalibration(at_s=_now_s(), on=on, calibration=found)
         self._write(kept)
         return found
 
@@ -112,16 +112,16 @@ class Calibrations:
             "tester": {**identity, "code": _code(tester), "xdplab": __version__},
         }
         found = {**self._environment.facts(), **flat(facts)}
-        return {key: str(value) for key, value in found.items() if key not in UNIMPORTANT}
+        return {key: str(value) for key, value in found.items() if key not in IGNORED_ON_RESUME}
 
-    def _read(self) -> dict[str, Kept]:
+    def _read(self) -> dict[str, CachedCalibration]:
         try:
             return _kept(self._path)
         except (OSError, ValueError, AttributeError, ValidationError):
             self._note(f"{self._path}: cannot be understood, and is written again")
             return {}
 
-    def _write(self, kept: Mapping[str, Kept]) -> None:
+    def _write(self, kept: Mapping[str, CachedCalibration]) -> None:
         partial = self._path.with_name(f"{self._path.name}.partial")
         partial.write_text(json.dumps({name: each.model_dump(mode="json") for name, each in kept.items()}), "utf-8")
         partial.replace(self._path)
@@ -146,14 +146,14 @@ def _path(name: str) -> Path:
     return volatile_dir() / f"{name}.calibrations"
 
 
-def _kept(path: Path) -> dict[str, Kept]:
+def _kept(path: Path) -> dict[str, CachedCalibration]:
     """What such a file holds; nothing where there is none."""
     if not path.exists():
         return {}
-    return {name: Kept.model_validate(value) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}
+    return {name: CachedCalibration.model_validate(value) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
-def _stale(kept: Kept, on: Mapping[str, str]) -> str | None:
+def _stale(kept: CachedCalibration, on: Mapping[str, str]) -> str | None:
     """Why it does not hold here and now."""
     differing = sorted(key for key in kept.on.keys() | on.keys() if kept.on.get(key) != on.get(key))
     if differing:

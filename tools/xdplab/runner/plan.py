@@ -214,15 +214,15 @@ def _check_departures(point: Point, method: Method[Any], senders: int) -> None:
 def _check_pipeline(point: Point, tester: Tester) -> None:
     """Frames of this profile can be what the pipeline works on."""
     traffic, pipeline = point.traffic, point.pipeline
-    if traffic.meets == "all" and traffic.flows < pipeline.rules:
+    if traffic.rule_match == "all" and traffic.flows < pipeline.rules:
         raise InputError(
             f"traffic.flows: {traffic.flows:,} flows do not meet all of pipeline {pipeline}: give {pipeline.rules:,} "
-            "or more, or meets: last"
+            "or more, or rule_match: last"
         )
-    if traffic.meets == "all" and traffic.flows > pipeline.rules * PORTS:
+    if traffic.rule_match == "all" and traffic.flows > pipeline.rules * PORTS:
         raise InputError(
             f"traffic.flows: {traffic.flows:,} are more than the {pipeline.rules:,} of pipeline {pipeline} have with "
-            f"meets: all, {PORTS:,} source ports each; give fewer flows or more rules"
+            f"rule_match: all, {PORTS:,} source ports each; give fewer flows or more rules"
         )
     if pipeline.kind == "cross":
         return
@@ -251,7 +251,7 @@ def _check_new_flows(point: Point, method: Method[Any], tester: Tester) -> None:
     if traffic.new_flows_pps and tester.closed_loop:
         raise InputError(f"traffic.new_flows_pps: tester {tester.name} waits for each batch, and sends no others")
     asked = method.new_flows(point)
-    pairs = traffic.src_addresses * traffic.dst_addresses if traffic.meets == "last" else point.pipeline.rules
+    pairs = traffic.src_addresses * traffic.dst_addresses if traffic.rule_match == "last" else point.pipeline.rules
     left = traffic.flows_left(pairs)
     if asked > left:
         raise InputError(

@@ -9,7 +9,7 @@ from xdplab.model.base import flat
 from xdplab.model.run import Resumption
 
 #: Parts of the environment that may differ between the parts of a run, and why; all else in it can change a number.
-UNIMPORTANT = {
+IGNORED_ON_RESUME = {
     "memory_kib": "what the kernel keeps for itself differs from boot to boot",
     "git_revision": "the programs that measure and forward have versions of their own",
     "versions.robotframework": "starts runs",
@@ -34,7 +34,7 @@ def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:
     before, after = _facts(earlier), _facts(now)
     keys = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     changed = {key: _differing(before.get(key, _ABSENT), after.get(key, _ABSENT)) for key in keys}
-    matter = [key for key in keys if key not in UNIMPORTANT]
+    matter = [key for key in keys if key not in IGNORED_ON_RESUME]
     if matter:
         first, more = matter[0], matter[1:]
         was, became = changed[first]

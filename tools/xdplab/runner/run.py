@@ -129,7 +129,7 @@ class StudyRun:
             try:
                 with self._put_back_afterwards(ended):
                     self._testbed.up()
-                    self._once_more("what a run sets on cards", self._low_latency.apply)
+                    self._retry_once("what a run sets on cards", self._low_latency.apply)
                     record = self._open()
                     self._carry_out(record)
             except Interrupted as exc:
@@ -202,10 +202,10 @@ class StudyRun:
 
     def _open(self) -> RunRecord:
         """Check the ports, look around, calibrate, and write the head of the run."""
-        versions, environment = self._once_more("the look at the testbed", self._look_around)
+        versions, environment = self._retry_once("the look at the testbed", self._look_around)
         supported = [point for point in self._plan.points if point.id not in self._unsupported]
         if not self._plan.method.own_ends:
-            self._once_more("the look at the tester's cards", lambda: self._testers.find_macs(supported))
+            self._retry_once("the look at the tester's cards", lambda: self._testers.find_macs(supported))
         if has_system_setting(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
             self._locks[-1].acquire()
@@ -218,7 +218,7 @@ class StudyRun:
             note,
             fresh=self._job.recalibrate,
         )
-        refused = self._once_more(
+        refused = self._retry_once(
             "the calibration",
             lambda: self._testers.prepare(self._plan, supported, redirects, earlier, kept, note, progress),
         )
@@ -260,7 +260,7 @@ class StudyRun:
         self._leave_out(reasons)
         return versions, environment
 
-    def _once_more(self, what: str, work: Callable[[], T]) -> T:
+    def _retry_once(self, what: str, work: Callable[[], T]) -> T:
         """Its result; it is repeated once if a connection is lost meanwhile."""
         try:
             return work()

@@ -414,7 +414,7 @@ class PointSession:
         timer = threading.Timer(spec.warmup_s + after_s, restart)
         timer.start()
         try:
-            around = dataclasses.replace(self._context(trial), still_well=lambda: None)
+            around = dataclasses.replace(self._context(trial), check_alive=lambda: None)
             result = self._tester.run(around, spec.model_copy(update={"link_changes": True}))
         finally:
             timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
@@ -475,7 +475,7 @@ class PointSession:
             workdir=self._workdir,
             host=self._testbed.tester_host,
             forwarder=self._forwarder,
-            still_well=self._forwarder.crashed,
+            check_alive=self._forwarder.crashed,
             trial_key=f"{self._repetition.point.id}:{self._repetition.number}:{trial}",
             beside=self._freezer is not None,
         )

@@ -52,14 +52,14 @@ class Interval(Model):
         """True when the interval leaves out 1."""
         return self.low is not None and self.high is not None and not self.low <= 1.0 <= self.high
 
-    def rounds_until_known(self, alike_within: float) -> int | None:
+    def rounds_until_known(self, equivalence_margin: float) -> int | None:
         """About how many more rounds make the interval leave out 1, or lie within a share either way of it.
 
         By this ratio and this scatter; None where not even ten times as many would, or nothing is known of the scatter.
         """
         if self.error is None:
             return None
-        centre, margin, scatter = abs(math.log(self.ratio)), math.log1p(alike_within), self.error * self.rounds**0.5
+        centre, margin, scatter = abs(math.log(self.ratio)), math.log1p(equivalence_margin), self.error * self.rounds**0.5
         least, level = math.log1p(self.resolution), (1 - self.confidence) / self.family
         for rounds in range(self.rounds + 1, _MOST_TIMES * self.rounds + 1):
             half = max(_quantile(rounds, level) * scatter / math.sqrt(rounds), least)

@@ -31,7 +31,7 @@ OWN_CARDS = RxChoice("cards of its own", "the tester has the cards of A and C wi
 class TesterContext:
     """Where a trial runs. `forwarder` is None on the direct link.
 
-    `still_well` is asked about once a second and answers with a sentence when the forwarder has died.
+    `check_alive` is asked about once a second and answers with a sentence when the forwarder has died.
     """
 
     ports: TesterPorts
@@ -42,7 +42,7 @@ class TesterContext:
     #: Where the tester's programs run, and where `workdir` is.
     host: Host = field(default_factory=LocalHost)
     forwarder: Any = None
-    still_well: Callable[[], str | None] = lambda: None
+    check_alive: Callable[[], str | None] = lambda: None
     #: Which trial of the run this is; a simulated tester draws its chance from it, so that a resumed run repeats it.
     trial_key: str = ""
     #: Trials on other paths come in between.
@@ -62,7 +62,7 @@ def while_well(
     """
     deadline = time.monotonic() + trial.warmup_s + trial.duration_s + trial.drain_s + _GRACE_S
     while (given := receive(1.0)) is None:
-        if ended := context.still_well():
+        if ended := context.check_alive():
             raise PointFailed(ended)
         if time.monotonic() > deadline:
             raise PointFailed(f"{name}: did not end in time: {' | '.join(process.log_tail(3))}")

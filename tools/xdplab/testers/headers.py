@@ -27,7 +27,7 @@ def headers_of(stream: StreamSpec, ports: TesterPorts) -> Headers:
     # where ports have addresses a switch may track connections: what comes back are answers
     answers = bool(source.address) and not forward
     sources, targets = Range(stream.src_addresses), Range(stream.dst_addresses)
-    rules = ports.rules[not forward] if ports.rules and stream.meets == "all" else None
+    rules = ports.rules[not forward] if ports.rules and stream.rule_match == "all" else None
     if rules is not None:
         met = Range(rules.count, rules.next, rules.step)
         sources, targets = (met, targets) if rules.of == "source" else (sources, met)

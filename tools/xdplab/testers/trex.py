@@ -182,7 +182,7 @@ class Trex(Tester):
         report = self._bridge.ask(
             "trial",
             timeout_s=_ANSWER_TIMEOUT_S + trial.warmup_s + trial.duration_s + trial.drain_s,
-            well=lambda: context.still_well() or self.server_ended(),
+            well=lambda: context.check_alive() or self.server_ended(),
             streams=streams,
             warmup_s=trial.warmup_s,
             duration_s=trial.duration_s,
@@ -214,7 +214,7 @@ class Trex(Tester):
         try:
             self._bridge, address = self.start(context, ports, self._folder(context))
             found = self._bridge.ask(
-                "ports", timeout_s=_ANSWER_TIMEOUT_S, well=context.still_well, **self._where(address)
+                "ports", timeout_s=_ANSWER_TIMEOUT_S, well=context.check_alive, **self._where(address)
             )
         finally:
             if self._bridge is not None:
@@ -258,7 +258,7 @@ class Trex(Tester):
         self._server_facts = self._bridge.ask(
             "connect",
             timeout_s=_ANSWER_TIMEOUT_S,
-            well=context.still_well,
+            well=context.check_alive,
             **self._where(address),
             ports=numbers,
             frame=frame,
@@ -280,14 +280,14 @@ class Trex(Tester):
                 self._server = CardsServer(
                     context.host, self._testbed, context.workdir.parent, histograms=self.histograms
                 )
-                self._server.start(folder, context.still_well)
+                self._server.start(folder, context.check_alive)
         elif not address:
             if context.rx_program == _WITH_NAPI:
                 self._napi.enter_context(
                     napi_on([(port.host, port.ifname) for port in ports if port.netns is not None])
                 )
             self._server = TrexServer(installation, ports, context.layout, self.options.mode, self.histograms)
-            self._server.start(folder, context.still_well)
+            self._server.start(folder, context.check_alive)
             assert isinstance(ports[0].host, LocalHost)
             host, address = ports[0].host, "127.0.0.1"
         return Bridge(host, bridge_command(installation.libraries, self.record), folder / "bridge.log"), address

@@ -22,9 +22,9 @@ def why_no_fields(headers: Headers, traffic: FlowSpec) -> str | None:
     if traffic.flow_choice == "zipf":
         return "flow_choice: zipf: TRex draws with equal probability only"
     if traffic.flow_choice == "uniform" and (targets.next or sources.next):
-        return "flow_choice: uniform: TRex draws with a seed from numbers in a row only, and meets: all has others"
+        return "flow_choice: uniform: TRex draws with a seed from numbers in a row only, and rule_match: all has others"
     if flows > 1 and max(targets.count, sources.count) > _LIST:
-        return f"meets: all: TRex takes a list of {_LIST:,} addresses at the most"
+        return f"rule_match: all: TRex takes a list of {_LIST:,} addresses at the most"
     if not _ports(headers, flows):
         return (
             f"flows: TRex takes each address with each port, and {flows:,} is no multiple of "

@@ -30,7 +30,7 @@ class Advice(Model):
     first: str = ""
     ahead: str = ""
     #: False where the comparisons do not decide it.
-    said: bool = True
+    decided: bool = True
 
 
 def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) -> list[Advice]:
@@ -57,10 +57,10 @@ def advice(run: RunRecord, method: Method[Any], points: Sequence[PointSummary]) 
     if len(among) < len(contenders):
         contenders += [replace(each, where=f"{each.where}, among switches") for each in among]
     ahead = [
-        Advice(goal=each.where, text=each.text, said=each.said, first=each.first, ahead=each.ahead)
+        Advice(goal=each.where, text=each.text, decided=each.decided, first=each.first, ahead=each.ahead)
         for each in standings(contenders)
     ]
-    lines = [*ahead, *_losses(measured, wheres)] if any(each.said for each in ahead) else []
+    lines = [*ahead, *_losses(measured, wheres)] if any(each.decided for each in ahead) else []
     return [*lines, *_pipelines(points)]
 
 

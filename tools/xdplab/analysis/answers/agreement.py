@@ -32,7 +32,7 @@ class Differing(Model):
     #: What is left of the difference without that on the direct link; None without a direct link.
     rest_us: float | None
     #: Why the difference is no fact.
-    hindrances: tuple[str, ...] = ()
+    blockers: tuple[str, ...] = ()
 
 
 class Agreement(Model):
@@ -43,7 +43,7 @@ class Agreement(Model):
     #: The first is the answer.
     sentences: tuple[str, ...]
     #: False where no path is decided; the sentence then says why.
-    said: bool
+    decided: bool
     direct: Differing | None
     paths: tuple[Differing, ...]
     top_pps: tuple[float, float] | None
@@ -71,7 +71,7 @@ def _agreement(run: RunRecord, summaries: Sequence[PointSummary], first: str, se
         first=first,
         second=second,
         sentences=_sentences(first, second, direct, measured),
-        said=direct is not None and any(not path.hindrances for path in measured),
+        decided=direct is not None and any(not path.blockers for path in measured),
         direct=direct,
         paths=tuple(measured),
         top_pps=(alone[0].top_pps, alone[1].top_pps) if alone[0] and alone[1] else None,
@@ -122,7 +122,7 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None, pat
         difference_us=apart,
         interval_us=(found.low, found.high) if found and found.low is not None and found.high is not None else None,
         rest_us=None if own_us is None else apart - own_us,
-        hindrances=compared.hindrances or few,
+        blockers=compared.blockers or few,
     )
 
 
@@ -144,8 +144,8 @@ def _sentences(first: str, second: str, direct: Differing | None, paths: Sequenc
     )
     if not paths:
         return f"No path was measured by both {first} and {second}.", own
-    ends = [path.interval_us for path in paths if path.interval_us and not path.hindrances]
-    reasons = "; ".join(dict.fromkeys(reason for path in paths for reason in path.hindrances))
+    ends = [path.interval_us for path in paths if path.interval_us and not path.blockers]
+    reasons = "; ".join(dict.fromkeys(reason for path in paths for reason in path.blockers))
     left = (f"{len(paths) - len(ends)} of {len(paths)} paths are undecided: {reasons}.",) if reasons else ()
     if not ends:
         return f"Whether {first} and {second} agree through a forwarder is undecided.", own, *left

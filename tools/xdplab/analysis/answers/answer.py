@@ -45,15 +45,15 @@ def answer(
     """
     found_agreement = agreements(run, summaries)
     if found_agreement:
-        said = all(each.said for each in found_agreement)
+        said = all(each.decided for each in found_agreement)
         first, *more = (sentence for each in found_agreement for sentence in each.sentences)
-        return Answer(sentence=first, details=tuple(more), said=said)
+        return Answer(sentence=first, details=tuple(more), decided=said)
     method = make_method(run.study.method)
     if run.study.sweep is not None and method.swept:
         from xdplab.analysis.sweep import analyse_sweep, sweep_sentence
 
         swept = analyse_sweep(run, trials) if sweeps is None else sweeps
-        return Answer(sentence=sweep_sentence(run, trials, swept), said=bool(swept))
+        return Answer(sentence=sweep_sentence(run, trials, swept), decided=bool(swept))
     own = method.answer(run, summaries)
     if own is not None:
         return own
@@ -112,10 +112,10 @@ def compared(ours: PointSummary, theirs: PointSummary, metric: str, light_clause
     if light_clause not in ours.by_clause or light_clause not in theirs.by_clause:
         return full
     light = _compared(ours.by_clause[light_clause], theirs.by_clause[light_clause], metric)
-    first, second = (light, full) if light.said or not full.said else (full, light)
+    first, second = (light, full) if light.decided or not full.decided else (full, light)
     remarks = second.comparison.remarks if second.comparison else ()
     other = f"{'; '.join((second.sentence.removesuffix('.'), *remarks))}."
-    both = {"sentence": first.sentence, "details": (*first.details, other), "said": first.said}
+    both = {"sentence": first.sentence, "details": (*first.details, other), "decided": first.decided}
     return light.model_copy(update={**both, "at_rate": full.comparison})
 
 
@@ -124,7 +124,7 @@ def _compared(ours: PointSummary, theirs: PointSummary, metric: str) -> Answer:
     if comparison is None:
         return Answer(sentence=f"No answer: the two were {NEVER_PAIRED}.")
     first, *details = _sentences(ours, theirs, comparison)
-    return Answer(sentence=first, details=tuple(details), said=comparison.known, comparison=comparison)
+    return Answer(sentence=first, details=tuple(details), decided=comparison.decided, comparison=comparison)
 
 
 def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> list[str]:
@@ -135,10 +135,10 @@ def _sentences(ours: PointSummary, theirs: PointSummary, found: Comparison) -> l
     at = f"At {significant((ours.offered_pps or 0) / 1e3)} kpps " if metric.at_load else ""
     remarks = f" ({'; '.join(found.remarks)})" if found.remarks else ""
     figures = f"{_figures(ours, theirs, metric)}, {number_of(found.rounds, 'round')}{remarks}"
-    if found.hindrances:
-        why = [f"Why: {'; '.join(found.hindrances)}."] if len(found.hindrances) > 1 else []
+    if found.blockers:
+        why = [f"Why: {'; '.join(found.blockers)}."] if len(found.blockers) > 1 else []
         return [
-            f"{at or 'Here '}xdplab names no winner: {found.hindrances[0]}.",
+            f"{at or 'Here '}xdplab names no winner: {found.blockers[0]}.",
             *why,
             f"{both}: {figures}.",
         ]

@@ -42,9 +42,9 @@ def answer_by_pipeline(wanted: tuple[str, str], summaries: Sequence[PointSummary
     if first is not None:
         metric = figure(first.metric)
         at = f", {metric.name}" + (_at_loads(compared.values(), summaries) if metric.at_load else "")
-    said = any(one.known for one in compared.values())
+    said = any(one.decided for one in compared.values())
     sentence = headline(wanted, compared, f"pieces of work{at}")
-    return Answer(sentence=sentence, details=tuple(details), said=said, comparison=first)
+    return Answer(sentence=sentence, details=tuple(details), decided=said, comparison=first)
 
 
 def _at_loads(compared: Iterable[Comparison], summaries: Sequence[PointSummary]) -> str:
@@ -107,22 +107,22 @@ def _parts(found: Mapping[str, Comparison | str]) -> list[str]:
     """Each piece of work by itself; those without a measurable difference, or of which nothing is said, in one part."""
     adjusted: list[str] = []
     alike: list[str] = []
-    unsaid: dict[str, list[str]] = {}
+    without: dict[str, list[str]] = {}
     for work, one in found.items():
-        if isinstance(one, str) or not one.known:
-            why = one if isinstance(one, str) else next(iter(one.hindrances), undecided(one))
-            unsaid.setdefault(why, []).append(work)
+        if isinstance(one, str) or not one.decided:
+            why = one if isinstance(one, str) else next(iter(one.blockers), undecided(one))
+            without.setdefault(why, []).append(work)
         elif one.alike:
             alike.append(f"{work} ({'; '.join([ratio_text(one), *one.remarks])})")
         else:
             adjusted.append(f"{work}: {lead(one)}")
     adjusted += [f"no measurable difference in {', '.join(alike)}"] if alike else []
-    if len(unsaid) > 1:
-        often = max(unsaid, key=lambda each: len(unsaid[each]))
-        works = ", ".join(work for each in unsaid.values() for work in each)
-        why = f"{often} (so {', '.join(unsaid[often])}; the others for other reasons)"
+    if len(without) > 1:
+        often = max(without, key=lambda each: len(without[each]))
+        works = ", ".join(work for each in without.values() for work in each)
+        why = f"{often} (so {', '.join(without[often])}; the others for other reasons)"
         return [*adjusted, f"no statement about {works}: {why}"]
-    return [*adjusted, *(f"no statement about {', '.join(works)}: {why}" for why, works in unsaid.items())]
+    return [*adjusted, *(f"no statement about {', '.join(works)}: {why}" for why, works in without.items())]
 
 
 def _work(one: PointSummary, several_flows: bool) -> str:

@@ -54,7 +54,7 @@ class Contender:
         return [one.value for one in self.stands if one.value is not None]
 
     @property
-    def hindrance(self) -> str:
+    def blocker(self) -> str:
         """Why nothing may be said of it next to any other; empty where something may."""
         return hindrance_of(self.point, self.figure.key)
 
@@ -62,7 +62,7 @@ class Contender:
         """Whether a repetition leaves it open that this one is as good as another one's median, or hardly worse."""
         more, ends = self.figure.more, (_best_end(one, self.figure) for one in self.stands)
         best = max((end if more else 1 / end if end else math.inf) for end in ends)
-        return best * (1 + self.point.alike_within) >= other.speed
+        return best * (1 + self.point.equivalence_margin) >= other.speed
 
     @property
     def took_all(self) -> bool:
@@ -123,30 +123,30 @@ class _Place:
     fit: list[Contender]
     with_leader: list[Comparison]
     #: Name -> why nothing is said of it.
-    unsaid: dict[str, str]
+    not_compared: dict[str, str]
     #: Those of them that may be as good as the leader, and as the next; a lost frame's percentile is not.
     maybe_ahead: list[Contender]
     maybe_next: list[Contender]
 
     @property
-    def hindrance(self) -> str:
+    def blocker(self) -> str:
         """Why nobody is named; empty where one is, or where there is no measurable difference."""
         limits = [one for one in self.fit if one.took_all]
         if len(self.fit) < 2:
-            return next(iter(self.unsaid.values()))
+            return next(iter(self.not_compared.values()))
         if self.behind or not self.undecided:
             return ""
         if limits:
             names = listed([f"{one.name} ({one.amount})" for one in limits])
             return f"{names} took all that the tester sent, so the tester was the limit"
         why = [verdict(found) for _, found in self._compared if not _settled(found)]
-        why += [self.unsaid[one.name] for one in self.maybe_ahead]
+        why += [self.not_compared[one.name] for one in self.maybe_ahead]
         return f"{listed([f'{one.name} ({one.amount})' for one in (self.fit[0], *self.undecided)])}: {why[0]}"
 
     @property
     def first(self) -> str:
         """The leader's name, or that there is none; of a place where it is decided."""
-        if self.hindrance:
+        if self.blocker:
             return _NOBODY
         return "no measurable difference" if any(one.alike for one in self.with_leader) else self.fit[0].name
 
@@ -167,7 +167,7 @@ class _Place:
     @property
     def without_statement(self) -> list[str]:
         """Of whom nothing is said next to a leader, and why."""
-        return [] if self.hindrance else [f"no statement about {name}: {why}" for name, why in self.unsaid.items()]
+        return [] if self.blocker else [f"no statement about {name}: {why}" for name, why in self.not_compared.items()]
 
     @property
     def in_short(self) -> tuple[str, str]:
@@ -184,8 +184,8 @@ class _Place:
 
     def text(self) -> str:
         """In words."""
-        if self.hindrance:
-            return f"{_CANNOT}: {self.hindrance}"
+        if self.blocker:
+            return f"{_CANNOT}: {self.blocker}"
         leader = self.fit[0]
         if self.undecided:
             names = listed([f"{one.name} ({one.amount})" for one in (leader, *self.undecided)])
@@ -212,11 +212,11 @@ def _settled(found: Comparison) -> bool:
 def ranking(contenders: Sequence[Contender], failed: Sequence[str]) -> Answer:
     """The same for console, report and Robot. `failed`: what points are called of which a repetition failed."""
     groups, places = _grouped(contenders)
-    why = {place.hindrance for place in places.values()}
+    why = {place.blocker for place in places.values()}
     details = [_text(where, places) for where in dict.fromkeys(where for where, _ in places)]
-    details += _unsaid(places)
+    details += _without_statement(places)
     details += [f"Failed: {', '.join(failed)}."] if failed else []
-    said = any(not place.hindrance for place in places.values())
+    said = any(not place.blocker for place in places.values())
     if not groups:
         alone = any(one.values for one in contenders)
         sentence = "xdplab names no winner: no forwarder was measured." if alone else "Nothing was measured."
@@ -229,7 +229,7 @@ def ranking(contenders: Sequence[Contender], failed: Sequence[str]) -> Answer:
         sentence, *details = details
     else:
         sentence = _ahead(places)
-    return Answer(sentence=sentence, details=tuple(details), said=said)
+    return Answer(sentence=sentence, details=tuple(details), decided=said)
 
 
 class Standing(NamedTuple):
@@ -239,7 +239,7 @@ class Standing(NamedTuple):
     #: In words, with those of whom nothing is said.
     text: str
     #: Whether the comparisons decide it.
-    said: bool
+    decided: bool
     #: The same for a table: who is first, how far ahead of the next.
     first: str
     ahead: str
@@ -248,7 +248,7 @@ class Standing(NamedTuple):
 def standings(contenders: Sequence[Contender]) -> list[Standing]:
     """Of each place."""
     return [
-        Standing(where, "; ".join([place.text(), *place.without_statement]), not place.hindrance, *place.in_short)
+        Standing(where, "; ".join([place.text(), *place.without_statement]), not place.blocker, *place.in_short)
         for (where, _), place in _grouped(contenders)[1].items()
     ]
 
@@ -264,19 +264,19 @@ def _grouped(
     return groups, _places({place: cases for place, cases in groups.items() if len(cases) > 1})
 
 
-def _unsaid(places: Mapping[tuple[str, str], _Place]) -> list[str]:
+def _without_statement(places: Mapping[tuple[str, str], _Place]) -> list[str]:
     """Of whom nothing is said next to a leader, and why."""
     return [
         f"No statement about {name}{f' in {where}' if len(places) > 1 else ''}: {why}."
         for (where, _), place in places.items()
-        if not place.hindrance
-        for name, why in place.unsaid.items()
+        if not place.blocker
+        for name, why in place.not_compared.items()
     ]
 
 
 def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
     """`Ahead in rxdrop: two; in l2fwd: one.`; how often each is, where the places are too many for a sentence."""
-    named = {where: place for where, place in places.items() if place.hindrance or not place.undecided}
+    named = {where: place for where, place in places.items() if place.blocker or not place.undecided}
     if not named:
         behind = sorted({len(place.behind) for place in places.values()})
         many = " to ".join(str(number) for number in dict.fromkeys((behind[0], behind[-1])))
@@ -297,7 +297,7 @@ def _ahead(places: Mapping[tuple[str, str], _Place]) -> str:
 
 
 def _places(groups: Mapping[tuple[str, str], Sequence[Contender]]) -> dict[tuple[str, str], _Place]:
-    led = {place: _led([one for one in cases if not one.hindrance]) for place, cases in groups.items()}
+    led = {place: _led([one for one in cases if not one.blocker]) for place, cases in groups.items()}
     adjusted = corrected(
         {(*place, point_id): found for place, (_, by_id) in led.items() for point_id, found in by_id.items()}
     )
@@ -326,12 +326,12 @@ def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Compari
 def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
     paired = [one for one in fit[1:] if one.point.point_id in adjusted]
     apart = [one for one in fit[1:] if one not in paired]
-    hindered = [one for one in cases if one.hindrance]
+    hindered = [one for one in cases if one.blocker]
     rivals = [one for one in (*hindered, *apart) if fit and one.point.value(one.figure.key) != math.inf]
     return _Place(
         fit=[*fit[:1], *paired],
         with_leader=[adjusted[one.point.point_id] for one in paired],
-        unsaid={one.name: one.hindrance for one in hindered} | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
+        not_compared={one.name: one.blocker for one in hindered} | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
         maybe_ahead=[one for one in rivals if one.could_reach(fit[0])],
         maybe_next=[one for one in rivals if paired and one.could_reach(paired[0])],
     )

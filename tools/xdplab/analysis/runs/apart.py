@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from xdplab.analysis.compare import compare_apart, corrected
+from xdplab.analysis.compare import compare_between_runs, corrected
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import P50, P99, Figure
 from xdplab.measure.point import PointSummary
@@ -29,13 +29,13 @@ def compare_runs(
     earlier = {summary.point_id: summary for summary in first}
     shared = [s for s in second if s.point_id in earlier and s.repetitions and earlier[s.point_id].repetitions]
     found = {
-        (s.point_id, metric): compare_apart(s, earlier[s.point_id], metric)
+        (s.point_id, metric): compare_between_runs(s, earlier[s.point_id], metric)
         for s in shared
         for metric in metrics
         if s.searched(metric) and earlier[s.point_id].searched(metric)
     }
     family = corrected(found)
-    family = {key: one.model_copy(update={"hindrances": (*several, *one.hindrances)}) for key, one in family.items()}
+    family = {key: one.model_copy(update={"blockers": (*several, *one.blockers)}) for key, one in family.items()}
     return [(earlier[s.point_id], s, {metric: family.get((s.point_id, metric)) for metric in metrics}) for s in shared]
 
 

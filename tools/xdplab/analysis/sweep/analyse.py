@@ -92,8 +92,8 @@ def _analyse(table: Table, run: RunRecord, unmeasured: dict[str, int]) -> SweepA
     if 0 < len(outliers) < len(table.rows):
         both = find_rules(table, [int(row.point_id in left_out) for row in table.rows])
         outlier_rule = both.rules[1] if both.explained else None
-    unsaid = [each.name for each in table.factors if each.name not in {one.factor for one in found}]
-    lines = [_what_matters(found, unsaid) + _caution(table, effects), _groups(grouped, rules), advice.sentence]
+    silent = [each.name for each in table.factors if each.name not in {one.factor for one in found}]
+    lines = [_what_matters(found, silent) + _caution(table, effects), _groups(grouped, rules), advice.sentence]
     lines += [_losses(table, [row for row in table.rows if row.point_id in lost])] if lost else []
     lines += [_outliers(outliers, outlier_rule, len(table.rows), everything)] if outliers else []
     return SweepAnalysis(

@@ -9,7 +9,7 @@ ones is no faster for it.
 from collections.abc import Mapping
 from statistics import median
 
-from xdplab.analysis.doubts import TELLING_LOSS
+from xdplab.analysis.doubts import REPORTED_LOSS
 from xdplab.analysis.sweep.table import Configuration, Table
 from xdplab.model import Model
 from xdplab.model.digits import percent, significant
@@ -41,8 +41,8 @@ def lossy(table: Table) -> dict[str, str]:
     default = next((row for row in table.rows if row.levels == defaults), None)
     found = {}
     for row in table.rows:
-        if row.loss_ratio > TELLING_LOSS:
-            found[row.point_id] = f"lost more than {percent(TELLING_LOSS)} of the frames"
+        if row.loss_ratio > REPORTED_LOSS:
+            found[row.point_id] = f"lost more than {percent(REPORTED_LOSS)} of the frames"
         elif default and _loses_more(row, default, _CHANCE / len(table.rows)):
             found[row.point_id] = "lost more frames than the default configuration"
     return found

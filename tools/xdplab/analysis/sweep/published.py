@@ -225,7 +225,7 @@ def _matters(name: str, importance: Mapping[str, Importance], *, matters: bool) 
     statement = f"{name} {'matters' if matters else 'does not matter'}"
     ours = importance.get(name)
     if ours is None or ours.undecided:
-        return _unsaid(statement, ours)
+        return _no_statement(statement, ours)
     return Claim(statement=statement, ours=ours.verdict, verdict="agrees" if ours.matters == matters else "disagrees")
 
 
@@ -235,7 +235,7 @@ def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
     on = next((each for each in ours.levels if is_on(each.level) and each.ratio), None) if ours else None
     off = next((each for each in ours.levels if is_off(each.level) and each.ratio), None) if ours else None
     if ours is None or on is None or off is None or ours.undecided:
-        return _unsaid(statement, ours)
+        return _no_statement(statement, ours)
     if not (on.differs or off.differs):
         return Claim(statement=statement, ours=ours.verdict, verdict="undecided")
     ratio = (on.ratio or 1.0) / (off.ratio or 1.0)
@@ -246,6 +246,6 @@ def _worse(name: str, importance: Mapping[str, Importance]) -> Claim:
     )
 
 
-def _unsaid(statement: str, ours: Importance | None) -> Claim:
+def _no_statement(statement: str, ours: Importance | None) -> Claim:
     words = f"{ours.verdict}: {ours.why}" if ours and ours.undecided else "does not vary here"
     return Claim(statement=statement, ours=words, verdict="undecided")

@@ -246,14 +246,14 @@ class SideTable(NamedTuple):
 
 
 def side_tables(points: Sequence[PointSummary]) -> list[SideTable]:
-    """New flows, and where frames were met; those for which a point has something."""
+    """New flows, and lookup hits; those for which a point has something."""
     new, met = [point for point in points if point.new_flows], datapath_points(points)
     tables = [
         SideTable(
             "new flows", "What became of their first frames", _cells(new, new_flow_columns(new)), {}, (NEW_FLOWS_NOTE,)
         ),
         SideTable(
-            "where frames were met",
+            "lookup hits",
             "What forwarders counted of their own work",
             datapath_cells(points),
             {each.title: each.about for each in LOOKUP_COLUMNS},
@@ -264,7 +264,7 @@ def side_tables(points: Sequence[PointSummary]) -> list[SideTable]:
 
 
 def datapath_cells(points: Sequence[PointSummary]) -> dict[str, list[str]]:
-    """Cells of where frames were met; {} where no forwarder tells it."""
+    """Cells of lookup hits; {} where no forwarder tells it."""
     met = datapath_points(points)
     return _cells(met, datapath_columns(met))
 

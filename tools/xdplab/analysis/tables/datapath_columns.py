@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of tables next to that of points, and in CSV: where frames were met and what they cost, new flows."""
+"""Columns of tables next to that of points, and in CSV: lookup hits and what they cost, new flows."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.model.digits import number, percent, significant
 
 _FRAMES = (
-    "By the forwarder's own counters, of all trials that stand for the point, or of a search's steps where none does; "
+    "By the forwarder's own counters, of all trials that are used, or of a search's steps where none does; "
     "warm-ups counted."
 )
 _LOOKUPS = "Shares of the rest are of look-ups in the netdev datapath; a recirculated frame is looked up again."

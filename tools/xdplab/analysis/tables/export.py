@@ -62,7 +62,7 @@ class ExportRow(Model):
     forwarder: str
     #: What the method does of several things it can do, a JSON object: a workload, a rate.
     levels: str
-    #: What is measured next to in the same repetitions, such as `light load`; empty for what stands for the point.
+    #: What is measured next to in the same repetitions, such as `light load`; empty for the point itself.
     part: str
     #: Mode in use, as the kernel and the program reported it.
     mode: str
@@ -84,7 +84,7 @@ class ExportRow(Model):
     offered_pps: float | None
     #: Frames sent over the time that sending took, per second.
     achieved_pps: float | None
-    #: Frames lost of those sent, all repetitions that stand for the point together.
+    #: Frames lost of those sent, all repetitions that are used together.
     loss_ratio: float | None
     #: Key of the figure, with its unit: `p50_us`, `ndr_pps`.
     figure: str

@@ -44,42 +44,11 @@ def rule_hits(control: VppControl, dut: Dut) -> dict[str, int]:
     return {way: control.list_matches(number, last) for number, way in enumerate(("forth", "back"))}
 
 
-def commands(dut: Dut, names: list[str]) -> list[str]:
-    """CLI commands that do the same; `names` are VPP's of the interfaces."""
-    match dut.pipeline.kind:
-        case "acl":
-            here, there = sides(dut)
-            found = []
-            for number, (source, target) in enumerate(((here, there), (there, here))):
-                rules = ", ".join(_words(each) for each in acl_rules(dut.pipeline, source, target))
-                found += [f"set acl-plugin acl {rules}", f"set acl-plugin interface {names[number]} input acl {number}"]
-            return found
-        case "conntrack":
-            return [
-                "set acl-plugin acl permit+reflect src 0.0.0.0/0 dst 0.0.0.0/0",
-                "set acl-plugin acl deny src 0.0.0.0/0 dst 0.0.0.0/0",
-                f"set acl-plugin interface {names[0]} input acl 0",
-                f"set acl-plugin interface {names[0]} output acl 1",
-            ]
-        case "nat":
-            return [
-                f"nat44 plugin enable sessions {_TRANSLATIONS}",
-                f"nat44 add address {NAT_ADDRESS}",
-                f"set interface nat44 in {names[0]}",
-                f"set interface nat44 out {names[1]}",
-            ]
-    return []
-
-
 def _rule(rule: AclRule) -> dict[str, Any]:
     return {
         **_any(_PERMIT), "src_prefix": str(rule.source), "dst_prefix": str(rule.target), "proto": _UDP,
         "dstport_or_icmpcode_first": rule.udp_dst, "dstport_or_icmpcode_last": rule.udp_dst,
     }  # fmt: skip
-
-
-def _words(rule: AclRule) -> str:
-    return f"permit src {rule.source} dst {rule.target} proto {_UDP} dport {rule.udp_dst}"
 
 
 def _any(action: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.options import VppOptions
 from xdplab.forwarders.vpp.pipelines import PIPELINES
 from xdplab.forwarders.vpp.process import Interface, Vpp
-from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers, out_of_reach, rendered
+from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers, out_of_reach
 from xdplab.hosts import Host
 from xdplab.model import PointFailed, Unsupported
 from xdplab.model.extras import lacking
@@ -127,7 +127,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         for interface in vpp.interfaces:
             self._set_up(interface)
         pipelines.set_up(control, dut, indexes)
-        self._mode = {"version": version, "interfaces": self._read_back(), "cli": self._commands()}
+        self._mode = {"version": version, "interfaces": self._read_back()}
 
     def require(self, control: VppControl, version: str) -> None:
         """Check what the options need of this version.
@@ -141,7 +141,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         return self.instance.threads(r"vpp_wk_\d+" if self.options.workers else "vpp_main")
 
     def mode(self) -> dict[str, Any]:
-        """What VPP said of itself and its interfaces when it had been set up, and the CLI commands that do the same."""
+        """What VPP said of itself and its interfaces when it had been set up."""
         return {"vpp": self._mode}
 
     def counters(self) -> dict[str, Any]:
@@ -245,9 +245,3 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
                 }
             )
         return found
-
-    def _commands(self) -> list[str]:
-        vpp = self.instance
-        rows = [{"ifname": each.ifname, "name": each.name} for each in vpp.interfaces]
-        made = rendered("forward.cli.j2", plugin=self.plugin, interfaces=rows, options=self.options).split("\n")
-        return [*made, *pipelines.commands(vpp.dut, [each.name for each in vpp.interfaces])]

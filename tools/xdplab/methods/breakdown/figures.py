@@ -62,7 +62,7 @@ class AtRate(PairsAtRate):
     batches: int
 
     @property
-    def said(self) -> bool:
+    def decided(self) -> bool:
         """Whether there are enough pairs for what the probes cost."""
         return self.pairs >= MIN_ROUNDS
 
@@ -126,8 +126,8 @@ def breakdown_answer(summaries: Sequence[PointSummary]) -> Answer:
     pairs = f"{last.pairs} pairs of trials"
     figures = f"{name}, median frame at {significant(last.rate_pps / 1000)} kpps: {words}."
     estimate = "What the probes cost has been taken off, an estimate."
-    if last.said:
-        return Answer(sentence=figures, details=(estimate, f"{pairs}."), said=True)
+    if last.decided:
+        return Answer(sentence=figures, details=(estimate, f"{pairs}."), decided=True)
     return Answer(sentence=f"No answer: {pairs}, {MIN_ROUNDS} are needed.", details=(figures, estimate))
 
 

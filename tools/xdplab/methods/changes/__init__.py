@@ -266,7 +266,7 @@ def compare_to_unchanged(run: RunRecord, summaries: Sequence[PointSummary]) -> d
 def _slower(found: Comparison) -> str:
     """The ratio, or why there is none."""
     if found.better is None:
-        return verdict(found) if found.hindrances else f"{ratio_text(found)}: {verdict(found)}"
+        return verdict(found) if found.blockers else f"{ratio_text(found)}: {verdict(found)}"
     return ratio_text(found) + "".join(f" ({each})" for each in found.remarks)
 
 

@@ -167,8 +167,8 @@ def answer_by_change(
         _nothing,
         named=True,
     )
-    said = any(one.known for one in compared.values())
-    return Answer(sentence=headline(wanted, compared, "changes under load"), details=tuple(details), said=said)
+    said = any(one.decided for one in compared.values())
+    return Answer(sentence=headline(wanted, compared, "changes under load"), details=tuple(details), decided=said)
 
 
 def _nothing(ours: PointSummary, theirs: PointSummary, metric: str) -> str:

@@ -148,9 +148,9 @@ def _agreement(
     verdicts = {pair: one.better if one else None for pair, one in compared.items()}
     alike = tuple(pair for pair, one in compared.items() if one and one.alike)
     undecided = {
-        pair: NEVER_PAIRED if one is None else next(iter(one.hindrances), "")
+        pair: NEVER_PAIRED if one is None else next(iter(one.blockers), "")
         for pair, one in compared.items()
-        if one is None or not one.known
+        if one is None or not one.decided
     }
     # a median is of other repetitions than the pairs that decide, and may say the opposite
     medians_agree = all((ours[one] > ours[two]) == better for (one, two), better in verdicts.items())

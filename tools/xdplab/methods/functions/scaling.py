@@ -35,7 +35,7 @@ class Scaling(Curve):
             past = f"past {number_of(fewer.number, 'core')}"
             found = family.get(-place)
             doubt = fewer.doubt or more.doubt or (f"one core: {self.without}" if self.without else "")
-            doubt = doubt or next(iter(found.hindrances if found else ()), "")
+            doubt = doubt or next(iter(found.blockers if found else ()), "")
             if doubt or found is None or found.interval is None or found.interval.low is None:
                 return f"whether it scales {past} is undecided: {doubt or 'too few repetitions'}"
             needed = self._needed(fewer, more)

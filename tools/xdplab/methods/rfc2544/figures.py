@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.analysis.doubts import TELLING_LOSS
+from xdplab.analysis.doubts import REPORTED_LOSS
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.distribution import if_enough_samples, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
@@ -181,7 +181,7 @@ class LatencyFound(Model):
     def text(self) -> str:
         """`p50 2.8 µs, p99 5.3 µs at 10 % of the throughput`."""
         load = f"at {percent(self.share)} of the throughput" if self.share else "unloaded"
-        lost = f", {percent(self.loss_ratio)} lost" if self.loss_ratio and self.loss_ratio > TELLING_LOSS else ""
+        lost = f", {percent(self.loss_ratio)} lost" if self.loss_ratio and self.loss_ratio > REPORTED_LOSS else ""
         return f"p50 {_us(self.p50_us)}, p99 {_us(self.p99_us)} {load}{lost}"
 
 
@@ -448,7 +448,7 @@ def _searched(trial: TrialRecord, search: SearchRecord, trials: Sequence[TrialRe
         low, high = 0.0, min(max(step.load_pps, step.offered_pps) for step in search.steps) * search.directions
     elif bound.from_below:
         high = bound.upper_pps * search.directions if rate and bound.upper_pps else math.inf
-        doubt = "" if rate else f"no load was found good: limited by the {limited_by}"
+        doubt = "" if rate else f"no loss-free load found ({limited_by}-limited)"
     contradicted_by = contradiction(trials, trial.repetition, search, bound)
     return metric, Measured(
         value=rate if rate or limited_by == "below-minimum" else None,

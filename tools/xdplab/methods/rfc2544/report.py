@@ -160,9 +160,9 @@ def _rung_line(curve: Curve, rung: Rung) -> str:
     row = rung.row
     if not rung.values:
         looked_for = _has(row.point, row.figure)
-        return row.point.reason or (f"not known: {row.hindrance}" if looked_for else "not measured")
-    if row.hindrance:
-        return f"{row.amount}, uncertain: {row.hindrance}"
+        return row.point.reason or (f"not known: {row.blocker}" if looked_for else "not measured")
+    if row.blocker:
+        return f"{row.amount}, uncertain: {row.blocker}"
     share = curve.share(rung) if rung.number > 1 else ""
     shown = f", {share} of {rung.number} times one thread" if share else ""
     return row.amount + shown + (f" ({row.limit})" if row.limit else "")
@@ -206,13 +206,13 @@ class Variant(Model):
         if said:
             return "; ".join(said)
         able = {metric: found.interval for metric, found in known.items() if found.interval and found.sense == "exact"}
-        able = {metric: interval for metric, interval in able.items() if not known[metric].hindrances}
+        able = {metric: interval for metric, interval in able.items() if not known[metric].blockers}
         if not able:
-            reasons = dict.fromkeys(reason for found in known.values() for reason in found.hindrances)
+            reasons = dict.fromkeys(reason for found in known.values() for reason in found.blockers)
             return f"undecided: {'; '.join(reasons) or 'figures are bounds, or were never paired'}"
         seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
         others = [
-            f"{_NAMES[metric]} ({found.hindrances[0] if found.hindrances else 'a figure is a bound'})"
+            f"{_NAMES[metric]} ({found.blockers[0] if found.blockers else 'a figure is a bound'})"
             for metric, found in known.items()
             if metric not in able
         ]

@@ -33,7 +33,7 @@ class Rung:
     @property
     def doubt(self) -> str:
         """Why it decides nothing: failed, or a bound; empty where it does."""
-        return self.row.hindrance or self.row.limit
+        return self.row.blocker or self.row.limit
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class Curve:
         return self._over_one(rung, significant)
 
     def _over_one(self, rung: Rung, written: Callable[[float], str], unit: str = "") -> str:
-        if self.one is None or rung.row.hindrance:
+        if self.one is None or rung.row.blocker:
             return ""
         found = self.compared().get(list(self.rungs).index(rung))
-        if found is None or found.hindrances or found.interval is None:
+        if found is None or found.blockers or found.interval is None:
             return ""
         low, high = found.interval.low, found.interval.high
         if not low or not high:

@@ -228,7 +228,7 @@ def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
     doubts = [f"{one.way}: {one.doubt}." for one in rows if one.doubt]
     details = [*([] if first == whole else [f"{each}." for each in costs]), *doubts]
     if said:
-        return Answer(sentence=first, details=tuple(details), said=True)
+        return Answer(sentence=first, details=tuple(details), decided=True)
     return Answer(sentence=f"No answer for {name} at {at}: too few rounds.", details=tuple(doubts))
 
 

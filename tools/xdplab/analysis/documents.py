@@ -67,7 +67,6 @@ class Document(Model):
 
     @property
     def studies(self) -> list[str]:
-        """Each once."""
         return list(dict.fromkeys(part.study for part in self.parts))
 
 
@@ -80,7 +79,6 @@ class PublishedVsMeasured(Model):
 
 
 def documents() -> dict[str, Document]:
-    """By name, in their order."""
     data = yaml.safe_load(files("xdplab.analysis").joinpath(_FILE).read_text(encoding="utf-8"))
     return {name: validated(Document, value, f"{_FILE}: {name}") for name, value in data.items()}
 

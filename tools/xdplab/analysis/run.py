@@ -49,22 +49,18 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Its folder's."""
         return self.folder.name
 
     @property
     def report(self) -> Path:
-        """Its page."""
         return self.folder / "report.html"
 
     @property
     def testbed(self) -> str:
-        """Name of its testbed."""
         return self.record.testbed.name
 
     @cached_property
     def method(self) -> Method[Any]:
-        """As its study has it."""
         return make_method(self.record.study.method)
 
     @cached_property
@@ -100,7 +96,6 @@ class Run:
         return trials_by_point(self.trials)
 
     def count(self, status: str) -> int:
-        """Points that ended so."""
         return sum(point.status == status for point in self.points)
 
     def rows(self) -> list[dict[str, Any]]:

@@ -88,7 +88,6 @@ def undecided(found: Comparison) -> str:
 
 
 def what_to_do(found: Comparison) -> str:
-    """What would decide it."""
     if found.apart:
         return "measure both in one run"
     if found.sense != "exact":
@@ -98,7 +97,6 @@ def what_to_do(found: Comparison) -> str:
 
 
 def ahead(found: Comparison) -> str:
-    """Title of the better one."""
     return found.point if found.better else found.reference
 
 

@@ -153,7 +153,6 @@ def _unpacked(image: Path) -> Path:
 
 
 def cost_folder() -> Path:
-    """What is kept of guests."""
     return cache_folder() / "cost"
 
 
@@ -207,11 +206,9 @@ class Guest:
 
     @property
     def frames(self) -> int:
-        """Of the smaller burst."""
         return self.forwarder.frames or FRAMES
 
     def archive(self) -> bytes:
-        """Its first file system."""
         from nic.archive import base_archive, cpio
 
         return base_archive(self.made.busybox.read_bytes()) + self.made.modules.read_bytes() + cpio(self._entries())

@@ -108,7 +108,6 @@ class Cost:
 
     @property
     def layers(self) -> dict[str, float]:
-        """Layer -> instructions per frame."""
         found: dict[str, float] = {}
         for function, count in self.functions.items():
             layer = layer_of(*function.rsplit(":", 1))
@@ -117,7 +116,6 @@ class Cost:
 
     @property
     def counted(self) -> float:
-        """All of them."""
         return sum(self.functions.values())
 
 

@@ -74,7 +74,6 @@ def earlier_table(path: Path, wanted: Wanted) -> CostTable:
 
 
 def repeat(path: Path, earlier: CostTable, now: CostTable) -> Repeat:
-    """Compare what both have counted."""
     by_name = {_name(cell): cell for cell in earlier.cells if cell.status == "ok"}
     pairs = [(by_name[_name(cell)], cell) for cell in now.cells if cell.status == "ok" and _name(cell) in by_name]
     return Repeat(path, earlier, now, tuple(pairs))

@@ -95,8 +95,6 @@ def spare_addresses(count: int) -> Iterator[int]:
 
 
 def count_differs(what: str, wanted: int, there: Callable[[], int]) -> Callable[[], str]:
-    """Reads back a number."""
-
     def missing() -> str:
         found = there()
         return "" if found == wanted else f"{found} {what} are there, not {wanted}"
@@ -134,7 +132,6 @@ class Bounced:
         raise PointFailed(f"no frame came back from the port that was added within {_BOUNCED_S:g} s")
 
     def end(self) -> None:
-        """Nothing is sent any more."""
         self._probe.stop()
 
 

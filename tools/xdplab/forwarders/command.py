@@ -66,17 +66,14 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
         return self.options.argv[0]
 
     def unsupported(self, dut: Dut) -> str | None:
-        """The program must be there."""
         if dut.host.run(["which", "--", self._program], check=False).returncode:
             return f"{self._program}: no such program on {dut.host.name}"
         return None
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """Its program's name."""
         return f"program {PurePath(self.options.argv[0]).name}", frozenset(CommandOptions.model_fields)
 
     def describe(self) -> str:
-        """What was started."""
         return f"A program of the user's own: {shlex.join(self.options.argv)}."
 
     def start(self, dut: Dut) -> None:
@@ -96,12 +93,10 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
         return {tid: pid for pid in self.pids() for tid in thread_ids(self.instance.dut.host, pid)}
 
     def versions(self, host: Host) -> Mapping[str, str]:
-        """The hash of the program."""
         found = host.run(["which", "--", self._program], check=False).stdout.strip()
         if not found:
             return {self._program: "not installed"}
         return {self._program: f"sha256 {host.run(['sha256sum', '--', found]).stdout[:16]}"}
 
     def mode(self) -> dict[str, Any]:
-        """What was started."""
         return {"argv": list(self.options.argv)}

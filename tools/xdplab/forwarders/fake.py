@@ -73,11 +73,9 @@ class FakeForwarder(Forwarder[Box], Changing):
         self.changed = False
 
     def unsupported(self, dut: Dut) -> str | None:
-        """As its option says."""
         return self.box.unsupported_reason or None
 
     def start(self, dut: Dut) -> None:
-        """Nothing to start."""
         if self.box.fail_to_start:
             raise PointFailed("fake: did not start, as its option fail_to_start asked for")
 
@@ -115,11 +113,9 @@ class FakeForwarder(Forwarder[Box], Changing):
         self._received += frames
 
     def frames_received(self) -> int:
-        """As configured."""
         return self._received
 
     def crash(self) -> None:
-        """Be dead from now on."""
         self._crashed = True
 
     def crashed(self) -> str | None:
@@ -127,7 +123,6 @@ class FakeForwarder(Forwarder[Box], Changing):
         return "fake was ended by its option" if self._crashed else None
 
     def mode(self) -> dict[str, Any]:
-        """It is simulated."""
         return {"label": "simulated"}
 
     def log_tail(self) -> tuple[str, ...]:

@@ -60,7 +60,6 @@ def declared(model: type[Model], kind: type[KeyT]) -> Iterator[tuple[str, KeyT]]
 
 
 def settings(options: Model, kind: type[KeyT]) -> Iterator[Setting[KeyT]]:
-    """Those that have a value."""
     for field, key in declared(type(options), kind):
         given = getattr(options, field)
         if given is not None:

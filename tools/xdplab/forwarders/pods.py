@@ -122,7 +122,6 @@ def add_veth(dut: Dut, name: str, peer: str, pod: NetnsHost | None = None, longe
 
 
 def mtu_of(dut: Dut) -> int:
-    """Of the forwarder's first port."""
     port = dut.ports[0]
     return link_mtu(dut.host, port.ifname) if port.in_kernel else port.mtu
 

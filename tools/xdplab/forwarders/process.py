@@ -30,7 +30,6 @@ class Instance:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Processes that hold its sockets."""
         return ()
 
     def ended(self) -> str | None:
@@ -65,7 +64,6 @@ class Instance:
             raise PointFailed(f"{who}{ended}: {' | '.join(self.log_tail()[-2:])}")
 
     def link_counters(self) -> dict[str, Any]:
-        """Interface counters of its ports."""
         return {port.role: link_counters(self.dut.host, port.ifname) for port in self.dut.ports}
 
 
@@ -94,7 +92,6 @@ class InstanceForwarder(Forwarder[OptionsT], Generic[OptionsT, InstanceT]):
         self._instance = instance
 
     def stop(self) -> None:
-        """Stop what runs."""
         instance, self._instance = self._instance, None
         if instance is not None:
             instance.stop()
@@ -104,11 +101,9 @@ class InstanceForwarder(Forwarder[OptionsT], Generic[OptionsT, InstanceT]):
         return self._instance.ended() if self._instance else None
 
     def pids(self) -> tuple[int, ...]:
-        """Its processes."""
         return self._instance.pids if self._instance else ()
 
     def log_tail(self) -> tuple[str, ...]:
-        """Its last lines."""
         return self._instance.log_tail() if self._instance else ()
 
 
@@ -124,15 +119,12 @@ class Process(Instance):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The one process."""
         return (self.running.pid,)
 
     def ended(self) -> str | None:
-        """Whether it ended."""
         return how_it_ended(self.program, self.running)
 
     def log_tail(self) -> tuple[str, ...]:
-        """Its last lines."""
         return self.running.log_tail()
 
     def stop(self) -> None:

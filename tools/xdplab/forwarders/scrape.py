@@ -33,7 +33,6 @@ class Line:
         return found.groupdict()
 
     def each(self, text: str) -> Iterator[dict[str, str | None]]:
-        """Fields of every such line."""
         return (found for line in text.splitlines() if (found := self.read(line)) is not None)
 
     def one(self, text: str) -> dict[str, str | None]:

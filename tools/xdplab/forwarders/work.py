@@ -53,12 +53,10 @@ class Side:
 
     @property
     def address(self) -> str:
-        """The router's own there."""
         return str(self.network[-2])
 
     @property
     def next_hop(self) -> str:
-        """Of the tester's port there."""
         return str(self.network[-3])
 
 

@@ -19,7 +19,6 @@ MARK = b"xdplab-cable:"
 
 
 def listen(seconds: float, names: "list[str]") -> None:
-    """Hear on all of them."""
     sockets = {}
     for name in names:
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
@@ -40,7 +39,6 @@ def listen(seconds: float, names: "list[str]") -> None:
 
 
 def send(word: str, name: str) -> None:
-    """To everybody on the link."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind((name, 0))
         source = sock.getsockname()[4][:6]

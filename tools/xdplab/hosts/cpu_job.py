@@ -16,13 +16,11 @@ _BYTES = 4 << 20
 
 
 def one_round(data: bytes) -> bytes:
-    """Some tens of milliseconds."""
     words = sorted(data[at : at + 8] for at in range(0, 1 << 16, 8))
     return hashlib.sha256(zlib.compress(data[: 1 << 18], 1) + b"".join(words) + data).digest()
 
 
 def main(argv: list[str]) -> int:
-    """Run it."""
     duration_s = float(argv[0])
     data = random.Random(1).randbytes(_BYTES)  # noqa: S311 - the same bytes each time
     rounds, begin = 0, time.monotonic()

@@ -27,7 +27,6 @@ class FrameProbe:
             raise PointFailed(f"no probe at {ifname}: {' | '.join(self._process.log_tail(2))}")
 
     def send(self, frame: bytes) -> None:
-        """One frame."""
         self._process.send(frame.hex())
 
     def receive(self, timeout_s: float) -> bytes | None:
@@ -40,7 +39,6 @@ class FrameProbe:
         return bytes.fromhex(line) if line else None
 
     def stop(self) -> None:
-        """End it."""
         self._process.stop()
 
     def _line(self, timeout_s: float) -> str | None:

@@ -189,7 +189,6 @@ def _control(cgroup: Path) -> tuple[str, str, dict[bool, tuple[str, str]]]:
 
 
 def _set(cgroup: Path, *, frozen: bool) -> None:
-    """Returns when it is so."""
     file, seen, words = _control(cgroup)
     word, line = words[frozen]
     _write(cgroup / file, word)

@@ -46,7 +46,6 @@ def field_of(text: str, name: str) -> str:
 
 
 def cpu_model(host: Host) -> str:
-    """As /proc/cpuinfo has it."""
     return field_of(text_of(host, "/proc/cpuinfo"), "model name")
 
 
@@ -162,7 +161,6 @@ def driver_facts(host: Host, ifname: str) -> dict[str, str]:
 
 
 def driver(host: Host, ifname: str) -> str:
-    """Name of its driver."""
     return driver_facts(host, ifname).get("driver", "unknown")
 
 
@@ -305,7 +303,6 @@ class CpuUse:
 
 
 def cpu_use(host: Host) -> dict[int, CpuUse]:
-    """By CPU (/proc/stat; proc_stat(5))."""
     found = {}
     for line in host.read("/proc/stat").splitlines():
         match = re.match(r"cpu(\d+) (.*)", line)

@@ -27,12 +27,10 @@ class LocalHost(Host):
 
     @property
     def missing_hint(self) -> str:
-        """It is installed by us."""
         return f"; `{setup_command()}` installs it"
 
     @property
     def python(self) -> str:
-        """The interpreter that runs us."""
         return sys.executable
 
     @property
@@ -41,11 +39,9 @@ class LocalHost(Host):
         return tuple(sorted(os.sched_getaffinity(0)))
 
     def program(self, path: Path) -> str:
-        """It is here."""
         return str(path)
 
     def call(self, function: Callable[..., Any], *args: Any, **given: Any) -> Any:
-        """Carry an operation out."""
         try:
             return function(self, *args, **given)
         except (OSError, Refused) as exc:

@@ -25,7 +25,6 @@ class Failed(Exception):
 
 
 def connect(address: str, port: int) -> socket.socket:
-    """A connection, once somebody listens."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -75,7 +74,6 @@ def count_requests(links: list[socket.socket], duration_s: float) -> tuple[int, 
 
 
 def main(argv: list[str]) -> int:
-    """Run it."""
     address, port, duration_s, connections = argv[0], int(argv[1]), float(argv[2]), int(argv[3])
     try:
         with contextlib.ExitStack() as stack:

@@ -107,7 +107,6 @@ class SshHost(Host):
 
     @property
     def reached_by(self) -> str:
-        """As the agent found it."""
         return self.facts["ssh"]
 
     @property
@@ -117,7 +116,6 @@ class SshHost(Host):
 
     @property
     def session(self) -> int:
-        """The connection's number."""
         return self.reconnects
 
     @property
@@ -193,7 +191,6 @@ class SshHost(Host):
 
     @property
     def python(self) -> str:
-        """That which runs the agent."""
         return self.facts["python"]
 
     @property

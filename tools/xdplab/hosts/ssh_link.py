@@ -183,7 +183,6 @@ class AgentLink:
         return checked_facts(facts, self._name)
 
     async def _read(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        """Answers, until the connection ends."""
         rest, why = bytearray(), f"lost the connection to host {self._name}"
         try:
             while data := await process.stdout.read(65536):

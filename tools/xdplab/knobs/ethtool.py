@@ -56,7 +56,6 @@ class EthtoolKnob(ValueKnob):
         return None
 
     def write(self, host: Host, name: str, value: Any) -> None:
-        """By ethtool."""
         try:
             host.run(["ethtool", *self.arguments(name, value)])
         except XdplabError as exc:
@@ -74,7 +73,6 @@ class NumberKnob(EthtoolKnob):
     high: ClassVar[int] = 2**31 - 1
 
     def check(self, value: Scalar) -> int:
-        """A whole number."""
         return whole_number(self.name, value, self.low, self.high)
 
     def present(self, host: Host, ifname: str) -> str:
@@ -90,7 +88,6 @@ class NumberKnob(EthtoolKnob):
         return None
 
     def arguments(self, ifname: str, value: str) -> list[str]:
-        """As the class says."""
         return [self.put, ifname, self.argument, value]
 
 
@@ -102,7 +99,6 @@ class SwitchKnob(EthtoolKnob):
         return switch(self.name, value)
 
     def wanted(self, name: str, present: str, value: Scalar) -> str:
-        """As ethtool prints it."""
         return "on" if value else "off"
 
 

@@ -78,16 +78,13 @@ class PrivateFlag(ValueKnob):
         return None
 
     def present(self, host: Host, name: str) -> dict[str, str]:
-        """Flag -> state."""
         return dict(re.findall(r"^(\S+)\s*: (on|off)$", shown(host, "--show-priv-flags", name), re.MULTILINE))
 
     def wanted(self, name: str, present: dict[str, str], value: Scalar) -> dict[str, str]:
-        """The same with this one."""
         flag, _, state = str(value).partition("=")
         return {**present, flag: state}
 
     def write(self, host: Host, name: str, value: Any) -> None:
-        """Set those that differ."""
         for flag, state in self.present(host, name).items():
             if value.get(flag, state) != state:
                 host.run(["ethtool", "--set-priv-flags", name, flag, value[flag]])

@@ -51,15 +51,12 @@ class IrqCpu(EachKnob):
         return context.layout.model_copy(update={"dut_napi": next(iter(self._cpus(context, value)), None)})
 
     def names(self, context: KnobContext) -> list[str]:
-        """All interrupts of the ports."""
         return [irq for port in context.ports for irq in interrupts(context.host, port.ifname)]
 
     def present(self, host: Host, irq: str) -> str:
-        """CPUs that may serve it."""
         return host.read(_FILE.format(irq))
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Bind them."""
         for irq, cpu in self._wanted(context, value).items():
             context.host.write(_FILE.format(irq), str(cpu))
 
@@ -81,7 +78,6 @@ class IrqCpu(EachKnob):
             raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {present} and could not be put back to {cpus}")
 
     def _wanted(self, context: KnobContext, value: Scalar) -> dict[str, int]:
-        """Interrupt -> its CPU."""
         cpus = self._cpus(context, value)
         each = (interrupts(context.host, port.ifname) for port in context.ports)
         return {irq: cpus[number % len(cpus)] for of_port in each for number, irq in enumerate(of_port)}

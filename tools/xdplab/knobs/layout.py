@@ -29,7 +29,6 @@ class CpuLayoutKnob(Knob):
     name: ClassVar[str] = "cpu_layout"
 
     def check(self, value: Scalar) -> str:
-        """One of the named layouts."""
         if value not in _VALUES:
             raise InputError(f"knob {self.name}: {value!r} is none of {', '.join(_VALUES)}")
         return str(value)
@@ -53,7 +52,6 @@ class CpuLayoutKnob(Knob):
         return ThreadedNapi().read(context)
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Switch threads on or off."""
         ThreadedNapi().apply(context, int(value != "inline"))
 
     def after_start(self, context: KnobContext, value: Scalar) -> None:
@@ -80,7 +78,6 @@ class CpuLayoutKnob(Knob):
         ThreadedNapi().restore(context, saved)
 
     def describe(self, value: Scalar) -> str:
-        """What the value means."""
         return _VALUES[str(value)]
 
     @staticmethod

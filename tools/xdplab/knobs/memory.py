@@ -24,11 +24,9 @@ class Hugepages2M(Knob):
         self._needed = 0
 
     def check(self, value: Scalar) -> int:
-        """A number of pages."""
         return whole_number(self.name, value, 0, 1 << 20)
 
     def read(self, context: KnobContext) -> int:
-        """Pages reserved now."""
         return int(context.host.read(_FILE))
 
     def apply(self, context: KnobContext, value: Scalar) -> None:

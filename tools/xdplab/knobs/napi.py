@@ -32,7 +32,6 @@ class IrqSuspendTimeout(ValueKnob):
     after: ClassVar[tuple[str, ...]] = ("channels", "offload_gro")  # NAPIs come with queues, on veth with GRO
 
     def check(self, value: Scalar) -> int:
-        """A whole number of ns."""
         return whole_number(self.name, value, 0, 2**31 - 1)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -54,7 +53,6 @@ class IrqSuspendTimeout(ValueKnob):
         return [int(value)] * max(1, len(present or ()))
 
     def write(self, host: Host, name: str, value: Any) -> None:
-        """Set them."""
         host.suspend_timeouts(name, value)
 
     def restore_one(self, context: KnobContext, ifname: str, values: Any) -> None:

@@ -29,7 +29,6 @@ class Channels(EthtoolKnob):
     what: ClassVar[str] = "channels"
 
     def check(self, value: Scalar) -> int:
-        """A number of queues."""
         return whole_number(self.name, value, 1, _MAX_QUEUES)
 
     def present(self, host: Host, ifname: str) -> str:
@@ -41,7 +40,6 @@ class Channels(EthtoolKnob):
         return ABSENT if ABSENT in (rx, tx) else f"rx {rx} tx {tx}"
 
     def limit(self, host: Host, ifname: str, value: Scalar) -> str | None:
-        """The pre-set maxima."""
         most, _ = self._counts(host, ifname)
         known = [most[key] for key in ("Combined", "RX", "TX") if most.get(key, ABSENT).isdigit()]
         combined = most.get("Combined", ABSENT)
@@ -73,7 +71,6 @@ class RssQueues(ValueKnob):
     after: ClassVar[tuple[str, ...]] = ("channels",)  # the table is as wide as these, and is filled again with them
 
     def check(self, value: Scalar) -> int:
-        """A number of queues."""
         return whole_number(self.name, value, 1, _MAX_QUEUES)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -90,13 +87,11 @@ class RssQueues(ValueKnob):
         return None
 
     def present(self, host: Host, ifname: str) -> list[int]:
-        """Its indirection table."""
         rows = re.findall(r"^\s*\d+:((?:[ \t]+\d+)+)[ \t]*$", shown(host, "-x", ifname), re.MULTILINE)
         return [int(queue) for row in rows for queue in row.split()]
 
     @staticmethod
     def _queues(host: Host, ifname: str) -> int:
-        """That it could name."""
         found = re.search(r" with (\d+) RX ring", shown(host, "-x", ifname))
         return int(found.group(1)) if found else 0
 
@@ -105,7 +100,6 @@ class RssQueues(ValueKnob):
         return [index % int(value) for index in range(len(present))]
 
     def write(self, host: Host, name: str, value: Any) -> None:
-        """Spread equally."""
         host.run(["ethtool", "-X", name, "equal", str(max(value) + 1)])
 
     def verify(self, context: KnobContext, value: Scalar) -> None:

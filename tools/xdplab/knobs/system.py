@@ -28,7 +28,6 @@ class _BusySysctl(_SystemKnob):
     file: ClassVar[str]
 
     def check(self, value: Scalar) -> int:
-        """A time in us."""
         return whole_number(self.name, value, 0, 1_000_000)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -37,20 +36,16 @@ class _BusySysctl(_SystemKnob):
         return f"{self.name}: {self.file} is not there, or not ours to write" if found.returncode else None
 
     def read(self, context: KnobContext) -> int:
-        """A time in us."""
         return int(context.machine.read(self.file))
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Write it."""
         context.machine.write(self.file, str(value))
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Read it back."""
         if self.read(context) != value:
             raise Unsupported(f"{self.name}: {self.file} holds {self.read(context)} after writing {value}")
 
     def restore(self, context: KnobContext, saved: Any) -> None:
-        """Write back what was there."""
         self.apply(context, saved)
         self.verify(context, saved)
 
@@ -65,15 +60,12 @@ class _FilesKnob(_SystemKnob, ValueKnob):
     """Files of the machine, whose paths are their names."""
 
     def place(self, context: KnobContext) -> Host:
-        """Outside of namespaces."""
         return context.machine
 
     def present(self, host: Host, name: str) -> str:
-        """What it holds."""
         return host.read(name)
 
     def write(self, host: Host, name: str, value: Any) -> None:
-        """Write it."""
         host.write(name, value)
 
 
@@ -83,7 +75,6 @@ class CpuidleMaxState(_FilesKnob):
     name: ClassVar[str] = "cpuidle_max_state"
 
     def check(self, value: Scalar) -> int:
-        """A state's number."""
         return whole_number(self.name, value, 0, 15)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -103,7 +94,6 @@ class CpuidleMaxState(_FilesKnob):
         return found
 
     def wanted(self, name: str, present: str, value: Scalar) -> str:
-        """Whether it is forbidden."""
         return str(int(self._state(name) > int(value)))
 
     @staticmethod
@@ -125,7 +115,6 @@ class CpuDmaLatency(_SystemKnob):
         self._holder: Running | None = None
 
     def check(self, value: Scalar) -> int:
-        """A time in us."""
         return whole_number(self.name, value, 0, 1_000_000)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -168,7 +157,6 @@ class Governor(_FilesKnob):
     name: ClassVar[str] = "governor"
 
     def check(self, value: Scalar) -> str:
-        """A governor's name."""
         if not re.fullmatch(r"[a-z_]+", str(value)):
             raise InputError(f"knob {self.name}: {value!r} is no governor's name")
         return str(value)
@@ -186,7 +174,6 @@ class Governor(_FilesKnob):
         return None
 
     def names(self, context: KnobContext) -> list[str]:
-        """One for each CPU."""
         return [f"{_CPU}/cpu{cpu}/cpufreq/scaling_governor" for cpu in context.cpus]
 
 
@@ -198,7 +185,6 @@ class Turbo(_FilesKnob):
     _BOOST: ClassVar[str] = f"{_CPU}/cpufreq/boost"
 
     def check(self, value: Scalar) -> bool:
-        """On or off."""
         return switch(self.name, value)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -206,7 +192,6 @@ class Turbo(_FilesKnob):
         return None if self.names(context) else f"{self.name}: neither {self._INTEL} nor {self._BOOST} is here"
 
     def names(self, context: KnobContext) -> list[str]:
-        """The one that is there."""
         there = [
             p for p in (self._INTEL, self._BOOST) if not context.machine.run(["test", "-w", p], check=False).returncode
         ]
@@ -226,7 +211,6 @@ class DdioWays(_SystemKnob):
     _WAYS: ClassVar[int] = 11
 
     def check(self, value: Scalar) -> int:
-        """A number of ways."""
         return whole_number(self.name, value, 1, self._WAYS)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -255,12 +239,10 @@ class DdioWays(_SystemKnob):
         context.machine.run(["wrmsr", "-a", self._MSR, f"0x{self._mask(int(value)):x}"])
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Read the register."""
         if int(self.read(context), 16) != self._mask(int(value)):
             raise Unsupported(f"{self.name}: the register holds 0x{self.read(context)} after {value} ways were set")
 
     def restore(self, context: KnobContext, saved: Any) -> None:
-        """Write the register back."""
         context.machine.run(["wrmsr", "-a", self._MSR, f"0x{saved}"])
         if self.read(context) != saved:
             raise Unsupported(f"{self.name}: the register holds 0x{self.read(context)} instead of 0x{saved}")

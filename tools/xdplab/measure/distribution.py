@@ -33,7 +33,6 @@ class Distribution:
 
     @classmethod
     def merged(cls, encoded: Iterable[str]) -> "Distribution":
-        """From base64 HdrHistograms."""
         parts = [_recorded(text) for text in encoded]
         if not parts:
             return cls(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
@@ -47,7 +46,6 @@ class Distribution:
 
     @property
     def count(self) -> int:
-        """Number of samples."""
         return int(self._cumulative[-1]) if len(self._cumulative) else 0
 
     def percentile_us(self, percent: float) -> float | None:
@@ -82,7 +80,6 @@ class Distribution:
 
     @property
     def mean_us(self) -> float | None:
-        """Arithmetic mean; None without samples."""
         return float(self.values_ns @ self.counts) / self.count / 1000 if self.count else None
 
     @property
@@ -127,7 +124,6 @@ class Sample:
 
     @property
     def count(self) -> int:
-        """Frames sent."""
         return self.arrived.count + self.lost
 
     def percentile_us(self, percent: float) -> float | None:
@@ -202,5 +198,4 @@ def carried_by(parts: Iterable[tuple[Distribution, float]], percent: float, valu
 
 
 def _probe_pps(trial: TrialRecord) -> float:
-    """Time-stamped frames per second."""
     return sum(stream.achieved_pps for stream in timed(trial))

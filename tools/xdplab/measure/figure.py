@@ -47,7 +47,6 @@ class Figure(Model):
 
     @property
     def more(self) -> bool:
-        """Whether more is better."""
         return self.better == "more"
 
     @property
@@ -56,7 +55,6 @@ class Figure(Model):
         return "as much" if self.more else "as cheap" if self.price else "as fast"
 
     def format(self, value: float) -> str:
-        """In the unit of tables."""
         return number(value / self.per)
 
     @property
@@ -74,7 +72,6 @@ class TrialFigures(Model):
     """What a method counted or found in a trial, as journaled (`TrialRecord.figures`); each has its own fields."""
 
     def journaled(self) -> dict[str, Any]:
-        """For the journal."""
         return self.model_dump(mode="json")
 
     @classmethod

@@ -171,7 +171,6 @@ class Spread(Model):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Of at least one."""
         return cls(median=median(values), low=min(values), high=max(values), count=len(values))
 
     @classmethod

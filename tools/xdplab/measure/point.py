@@ -138,7 +138,6 @@ class PointSummary(Model):
 
     @property
     def p50_us(self) -> float | None:
-        """Median latency."""
         return self.value("p50_us")
 
     @property
@@ -148,7 +147,6 @@ class PointSummary(Model):
 
     @property
     def p999_us(self) -> float | None:
-        """99.9th percentile."""
         return self.value("p999_us")
 
     def value(self, metric: str) -> float | None:

@@ -34,7 +34,6 @@ class Axis:
 
     @property
     def title(self) -> str:
-        """With its unit."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
     def drawn(self, values: Sequence[float | None]) -> np.ndarray:

@@ -100,7 +100,6 @@ def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:
 
 
 def _sizes(page: Page) -> dict[str, Markup]:
-    """Title -> chart."""
     found = size_charts(page.run, page.summaries, page.method.figures)
     return {chart.title: Page.chart(chart) for chart in found}
 

@@ -46,7 +46,6 @@ def link_from(folder: Path | None, report: Path) -> str:
 
 
 def describe(record: TrialRecord) -> str:
-    """A trial in one phrase."""
     if record.result is None:
         return f"{record.status}: {record.reason}"
     if "text" in record.figures:

@@ -51,7 +51,6 @@ class Page:
 
     @property
     def place(self) -> Place:
-        """Where it was measured."""
         return Place(self.run)
 
     @property
@@ -191,7 +190,6 @@ def spread(value: Spread | None, digits: int = 1, per: float = 1.0) -> str:
 
 
 def kpps(value: float | None) -> str:
-    """Of frames per second."""
     return "–" if value is None else number(value / 1000)
 
 
@@ -200,7 +198,6 @@ KINDS = {10: ("wide", "72rem"), 6: ("middling", "52rem"), 3: ("narrow", "30rem")
 
 
 def cards() -> str:
-    """The rules for all kinds."""
     rule = Template(text("cards.css"))
     return "".join(rule.substitute(kind=kind, width=width) for kind, width in KINDS.values())
 
@@ -257,7 +254,6 @@ class _Rows(HTMLParser):
         self.markup.append(text)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """As it is."""
         if self._in_heading:
             self._break()
         self.markup.append(self.get_starttag_text() or "")
@@ -272,17 +268,14 @@ class _Rows(HTMLParser):
             self._row += 1
 
     def handle_data(self, data: str) -> None:
-        """Text, still escaped."""
         self.markup.append(data)
         if self._in_heading:
             self.headings[-1] += data
 
     def handle_entityref(self, name: str) -> None:
-        """Also text."""
         self.handle_data(f"&{name};")
 
     def handle_charref(self, name: str) -> None:
-        """Also text."""
         self.handle_data(f"&#{name};")
 
     def _break(self) -> None:

@@ -36,7 +36,6 @@ class Place(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Behind a title."""
         spec = self.run.testbed
         if spec.kind != "hosts":
             return "on one machine" if spec.kind == "embedded" else "simulated"
@@ -47,7 +46,6 @@ class Place(NamedTuple):
 
     @property
     def caveat(self) -> str:
-        """What the figures are of."""
         if self.run.testbed.kind == "fake":
             return "simulated: figures of no machine"
         if self.emulated:
@@ -73,7 +71,6 @@ class Place(NamedTuple):
 
     @property
     def line_rate(self) -> str:
-        """Why there is none."""
         if self.run.testbed.kind == "fake":
             return "A simulated link has no line rate"
         return "veth has no line rate" if self.virtual else "The speed of the ports is not known"

@@ -97,7 +97,6 @@ class Journal(Sequence[TrialRecord]):
 
     @cached_property
     def by_point(self) -> "Mapping[str, Journal]":
-        """Point id -> its trials."""
         found: dict[str, array[int]] = defaultdict(lambda: array("q"))
         for start, point_id in zip(self._starts, self._of, strict=True):
             found[point_id].append(start)
@@ -162,16 +161,13 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The run's id."""
         return self.path.name
 
     @property
     def report(self) -> Path:
-        """Where the report goes."""
         return self.path / "report.html"
 
     def head(self, record: RunRecord) -> None:
-        """Write run.json, atomically."""
         try:
             write_whole(self.path / "run.json", record.model_dump_json(indent=1, by_alias=True) + "\n")
         except OSError as exc:

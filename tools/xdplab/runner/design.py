@@ -37,7 +37,6 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Number of combinations, constraints aside."""
         return math.prod(map(len, self.levels.values()))
 
     def at(self, number: int) -> Combination:
@@ -49,7 +48,6 @@ class Block:
         return {"forwarder": self.title, **dict(zip(self.levels, reversed(found), strict=True))}
 
     def default(self) -> Combination:
-        """Each setting at its default."""
         return {"forwarder": self.title, **{name: values[0] for name, values in self.levels.items()}}
 
 

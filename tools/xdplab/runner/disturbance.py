@@ -63,7 +63,6 @@ def _since(before: ThreadUse, after: ThreadUse) -> ThreadUse:
 
 
 def between(before: Snapshot, after: Snapshot) -> Use:
-    """Differences of two snapshots."""
     elapsed = after.at_s - before.at_s
     threads = tuple(_since(before.threads[tid], use) for tid, use in after.threads.items() if tid in before.threads)
     pairs = {cpu: (before.cpus.get(cpu, now), now) for cpu, now in after.cpus.items()}

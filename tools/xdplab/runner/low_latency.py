@@ -73,7 +73,6 @@ class PortSettings(Settings):
         return found | self.undone(found)
 
     def _set(self, knob: Knob, value: Scalar) -> bool:
-        """Whether the driver has it."""
         if knob not in (known for known, _ in self._saved):
             if knob.unsupported(self._before, value):
                 return False

@@ -46,7 +46,6 @@ class Plan:
 
     @property
     def forwarders(self) -> list[ForwarderSpec]:
-        """Each once."""
         return list({point.forwarder.title: point.forwarder for point in self.points}.values())
 
     def traffic_seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:

@@ -19,7 +19,6 @@ def ports_of(testbed: Testbed, point: Point) -> tuple[Port, ...]:
 
 
 def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
-    """What the forwarder works with."""
     ports = ports_of(testbed, point)
     peers = tuple(testbed.ports[role] for role in ("a0", "c0")[: len(ports)])
     return Dut(

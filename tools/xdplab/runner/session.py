@@ -134,12 +134,10 @@ class PointSession:
 
     @property
     def forwarder(self) -> Forwarder[Any]:
-        """That of this repetition."""
         return self._forwarder
 
     @property
     def dut(self) -> Dut:
-        """Where it runs."""
         return self._dut
 
     @property
@@ -302,8 +300,6 @@ class PointSession:
         clause: str = "",
         restart_after_s: float | None = None,
     ) -> TrialResult:
-        """Run and journal."""
-
         def take() -> MethodResult:
             trial = str(self._trials)
             if restart_after_s is None:
@@ -317,7 +313,6 @@ class PointSession:
         return self._journaled(asked, "measure", clause, count)
 
     def send(self, spec: TrialSpec) -> TrialResult:
-        """Without a record."""
         return self._tester.run(self._context("beside"), spec)
 
     def _journaled(

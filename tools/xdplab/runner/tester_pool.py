@@ -29,16 +29,13 @@ class TesterPool:
 
     @property
     def choice(self) -> RxChoice:
-        """Its receive program."""
         return self.choices[self._first]
 
     @property
     def calibration(self) -> Calibration | None:
-        """Its calibration."""
         return self.calibrations.get(self._first)
 
     def versions(self) -> dict[str, str]:
-        """Of all of them."""
         host = self._testbed.tester_host
         return {name: text for tester in self._by_name.values() for name, text in tester.versions(host).items()}
 

@@ -197,7 +197,6 @@ class WorkProof:
         return ether / ip / udp / payload
 
     def _routed(self, packet: Any, target: Side) -> Any:
-        """The same behind the router."""
         out = packet.copy()
         out["Ether"].src, out["Ether"].dst = target.mac, target.peer_mac
         out["IP"].ttl -= 1

@@ -200,7 +200,6 @@ def _p(found: Interval) -> float:
 
 
 def _quantile(rounds: int, alpha: float) -> float:
-    """Of Student's t, two-sided."""
     from scipy.special import stdtrit
 
     return -float(stdtrit(rounds - 1, alpha / 2))

@@ -26,20 +26,16 @@ class FakeTestbed(OneMachine):
         }
 
     def beside(self, number: int) -> "FakeTestbed":
-        """The only place."""
         return self
 
     def clear_away(self, *, force: bool = False) -> list[str]:
-        """Nothing."""
         return []
 
     def up(self) -> None:
-        """Take the lock."""
         self.lock.acquire_unchanged()
         self.lock.remember_boots(self.system)
 
     def down(self) -> None:
-        """Give the lock back."""
         if self.lock.held:
             shutil.rmtree(working_folder(self.spec.name), ignore_errors=True)
             do_each(f"testbed {self.spec.name}", self.lock.forget_unchanged, self.lock.release)

@@ -68,7 +68,6 @@ def needed(needs: Collection[Need]) -> str:
 
 
 def how_freed(needs: Collection[Need]) -> str:
-    """What to do."""
     if not all(need.frees for need in needs):
         return "give the testbed another interface"
     return f"{', '.join(f'`{frees}`' for frees in dict.fromkeys(need.frees for need in needs))} if nobody needs it"

@@ -52,7 +52,6 @@ class HostsTestbed:
 
     @property
     def hosts(self) -> dict[str, SshHost]:
-        """The machines by name."""
         return self._hosts
 
     @property
@@ -62,7 +61,6 @@ class HostsTestbed:
 
     @property
     def tester_host(self) -> SshHost:
-        """The host of a0."""
         return self._host_of["a0"]
 
     @property
@@ -122,11 +120,9 @@ class HostsTestbed:
         return False, f"A ({here.name}) and C ({there.name}) have clocks of their own"
 
     def beside(self, number: int) -> "HostsTestbed":
-        """The only place."""
         return self
 
     def folder_on(self, host: Host) -> FilePath:
-        """The host's own."""
         assert isinstance(host, SshHost)
         return host.folder
 
@@ -213,7 +209,6 @@ class HostsTestbed:
         return [] if self.dut in self.left_alone else cards.give_back(self.lock, self.dut)
 
     def check_connections(self) -> None:
-        """Ask each host something."""
         run_parallel(*(partial(host.exists, "/") for host in self._hosts.values()))
 
     def reconnect(self) -> list[str]:
@@ -391,7 +386,6 @@ class HostsTestbed:
         return f"{self.dut.name}: link {name} removed"
 
     def notes(self) -> list[str]:
-        """Hosts whose connection was lost."""
         return [
             f"{host.name}: the connection was lost {host.reconnects} time{'s' * (host.reconnects > 1)}"
             for host in self._hosts.values()

@@ -288,7 +288,6 @@ def _without(saved: Any, ifnames: Collection[str]) -> Any:
 
 
 def _locked(file: TextIO) -> bool:
-    """Whether it is ours now."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -36,7 +36,6 @@ class FakeTester(Tester):
         return None
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
-        """Play one trial."""
         forwarder = context.forwarder
         if forwarder is not None and not isinstance(forwarder, FakeForwarder):
             raise PointFailed(f"tester fake: forwarder {forwarder.name!r} is real; only the fake one can be simulated")

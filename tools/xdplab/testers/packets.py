@@ -55,7 +55,6 @@ class Headers:
 
     @property
     def bytes(self) -> int:
-        """Length of all headers."""
         tags = 4 * bool(self.vlan) + 4 * bool(self.outer_vlan)
         return 14 + tags + {4: 20, 6: 40}[self.ip] + 8
 

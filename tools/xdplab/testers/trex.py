@@ -144,7 +144,6 @@ class Trex(Tester):
         return why_no_fields(headers_of(stream, ports), traffic)
 
     def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
-        """Headers, TRex's trailer and FCS."""
         return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
@@ -232,7 +231,6 @@ class Trex(Tester):
         return own or [int(number) for number in self.options.ports.split("+")]
 
     def _where(self, address: str) -> dict[str, Any]:
-        """For the bridge."""
         name, *tcp_ports = address.split(":")
         sync_port, async_port = (*map(int, tcp_ports), *(SYNC_PORT, ASYNC_PORT)[len(tcp_ports) :])
         return {"server": name, "sync_port": sync_port, "async_port": async_port, "user": self.options.user}

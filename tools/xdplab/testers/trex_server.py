@@ -170,7 +170,6 @@ class Server(ABC):
         return self._process.pid if self._process is not None else 0
 
     def stop(self) -> None:
-        """End it."""
         if self._process is not None:
             self._process.stop(self.grace_s)
             self._process = None
@@ -219,7 +218,6 @@ class TrexServer(Server):
                 Path(f"/proc/{thread}/timerslack_ns").write_text("1", encoding="ascii")
 
     def threads(self) -> dict[int, str]:
-        """All."""
         return thread_ids(self.host, self.pid) if self.pid else {}
 
     def stop(self) -> None:

@@ -74,7 +74,6 @@ class Xdpgen(Tester):
         return why_not_built("xdpgen")
 
     def senders(self, testbed: TestbedSpec) -> int:
-        """All, unless configured otherwise."""
         return self.options.senders or testbed.senders
 
     def choose_rx(self, redirects: bool) -> RxChoice:
@@ -90,7 +89,6 @@ class Xdpgen(Tester):
         return None
 
     def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
-        """Headers, trailer and FCS."""
         return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
@@ -128,7 +126,6 @@ class Xdpgen(Tester):
             self.close()
 
     def close(self) -> None:
-        """End its processes."""
         sessions, self._sessions, self._at_ports = self._sessions, {}, False
         do_each(self.name, *(session.stop for session in sessions.values()))
 
@@ -139,7 +136,6 @@ class Xdpgen(Tester):
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
-        """Version that the program reports."""
         if why_not_built("xdpgen"):
             return {"xdpgen": "not built"}
         report = json.loads(host.run([built("xdpgen", host), "--version"]).stdout)
@@ -177,7 +173,6 @@ class _Session:
         return report
 
     def stop(self) -> None:
-        """End both."""
         do_each("xdpgen", partial(self._process.signal, signal.SIGTERM), self._started.close)
 
     def _receive(self, timeout_s: float) -> str | None:

@@ -63,7 +63,6 @@ class XskTester(Tester):
         self._new_flows = NewFlows()
 
     def unsupported(self, testbed: Testbed) -> str | None:
-        """The program must be built."""
         return why_not_built("xsk")
 
     def supports_path(self, ports: TesterPorts) -> str | None:
@@ -77,11 +76,9 @@ class XskTester(Tester):
         return next(filter(None, reasons), None)
 
     def choose_rx(self, redirects: bool) -> RxChoice:
-        """Its sockets."""
         return RxChoice(self.options.backend, "the only one")
 
     def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
-        """Headers, trailer and FCS."""
         return _SMALLEST[ip] + tag_bytes
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:

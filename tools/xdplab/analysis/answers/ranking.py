@@ -82,7 +82,6 @@ class Contender:
 
     @property
     def speed(self) -> float:
-        """More is better."""
         middle = median(self.values)
         return middle if self.figure.more else 1 / middle if middle else math.inf
 
@@ -183,7 +182,6 @@ class _Place:
         return f"{leader.name}, {leader.amount}", f"{ratio_text(found)} times {leader.figure.as_much} as {second.name}"
 
     def text(self) -> str:
-        """In words."""
         if self.blocker:
             return f"{_CANNOT}: {self.blocker}"
         leader = self.fit[0]
@@ -246,7 +244,6 @@ class Standing(NamedTuple):
 
 
 def standings(contenders: Sequence[Contender]) -> list[Standing]:
-    """Of each place."""
     return [
         Standing(where, "; ".join([place.text(), *place.without_statement]), not place.blocker, *place.in_short)
         for (where, _), place in _grouped(contenders)[1].items()

@@ -63,7 +63,6 @@ class Clustering(Model):
 
     @property
     def k(self) -> int:
-        """Number of groups."""
         return len(self.clusters)
 
 

@@ -148,7 +148,6 @@ def p_words(p: float) -> str:
 
 
 def _others(factor: Factor) -> list[Scalar]:
-    """The levels that are judged."""
     return [level for level in factor.levels if level not in (factor.default, ABSENT)]
 
 
@@ -210,7 +209,6 @@ def _by_variance(
 
 
 def _by_repetitions(weights: Mapping[_Key, np.ndarray], table: Table) -> dict[_Key, _Judged]:
-    """Each repetition estimates each effect."""
     logs = table.logs
     unusable = np.isnan(logs)
     family = []

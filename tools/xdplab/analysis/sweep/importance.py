@@ -51,7 +51,6 @@ class Importance(Model):
 
     @property
     def verdict(self) -> Verdict:
-        """In words."""
         if self.matters:
             return "matters"
         return "no effect seen" if self.visible is not None and self.visible <= EFFECT else "too little to tell"
@@ -63,7 +62,6 @@ class Importance(Model):
 
     @property
     def why(self) -> str:
-        """What the verdict rests on."""
         if self.matters:
             return f"up to {ratio_words(self.apart)} between its levels" if self.alone else self.strongest_interaction
         if self.visible is None:

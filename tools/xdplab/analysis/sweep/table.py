@@ -133,7 +133,6 @@ class Table:
 
     @property
     def repetitions(self) -> tuple[int, ...]:
-        """Their numbers, ascending."""
         return tuple(sorted({number for row in self.rows for number in row.by_repetition}))
 
     def only(self, keep: Sequence[bool]) -> "Table":

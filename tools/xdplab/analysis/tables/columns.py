@@ -23,12 +23,10 @@ from xdplab.model.digits import loss, number, percent
 
 
 def kpps(value: float) -> str:
-    """Of frames per second."""
     return number(value / 1000)
 
 
 def lost(point: PointSummary) -> str:
-    """Of a point's frames."""
     return f"lost {percent(point.loss_ratio)}" if point.loss_ratio else ""
 
 
@@ -278,7 +276,6 @@ def _cells(points: Sequence[PointSummary], columns: Sequence[Column]) -> dict[st
 
 
 def data_of(column: Column, point: PointSummary) -> Any:
-    """A cell for programs."""
     return finite(column.of(point))
 
 

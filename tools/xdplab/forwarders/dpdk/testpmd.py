@@ -28,7 +28,6 @@ _MODES: dict[OnePortRole, str] = {"rxdrop": "rxonly", "txonly": "txonly", "l2fwd
 
 
 def not_installed(host: Host) -> str | None:
-    """None, or what installs it."""
     if host.exists(PROGRAM):
         return None
     return f"{PROGRAM} is not installed (package dpdk-dev); `{how_to_install(host)}` installs it"
@@ -69,11 +68,9 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         self.takes_ports = options.takes_ports
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """With its driver."""
         return self.options.in_words(self.plain)
 
     def required_knobs(self) -> dict[str, int]:
-        """Hugepages."""
         return self.options.required_knobs()
 
     def in_role(self, role: OnePortRole, frame_bytes: int) -> Forwarder[Any]:
@@ -108,20 +105,16 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         self.instance.until(self._forwards, 20.0, "its forwarding thread")
 
     def ineffective(self) -> str | None:
-        """Cards that it should have."""
         return self.options.not_taken(self.instance.dut)
 
     def forwarding_threads(self) -> dict[int, int]:
-        """Its worker lcore."""
         dut = self.instance.dut
         return {tid: pid for pid in self.pids() for tid in workers(dut.host, pid, dut.layout.forwarder)}
 
     def mode(self) -> dict[str, Any]:
-        """Which device a port is."""
         return self.options.cards_in_use(self.instance.dut)
 
     def versions(self, host: Host) -> Mapping[str, str]:
-        """DPDK's version."""
         done = host.run([PROGRAM, "--version"], check=False) if host.exists(PROGRAM) else None
         match = re.search(r"DPDK ([\w.~+-]+)", done.stdout + done.stderr) if done else None
         return {"dpdk-testpmd": match.group(1) if match else ("installed" if done else "not installed")}

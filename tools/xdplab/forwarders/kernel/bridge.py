@@ -69,7 +69,6 @@ class _Bridge(Instance):
         do_each(self.name, *(partial(host.run, command, check=False) for command in commands), self._pods.remove)
 
     def _connected(self, ports: Sequence[str]) -> Sequence[Sequence[str]]:
-        """Ports of each bridge."""
         if self.dut.pipeline.kind == "vxlan":
             return [(ports[0], self._tunnel())]
         if not self.dut.pipeline.pods:
@@ -119,12 +118,10 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
         return Pods(dut).missing()
 
     def start(self, dut: Dut) -> None:
-        """The bridge."""
         self.instance = _Bridge(dut)
         self.instance.start()
 
     def change(self, kind: str, count: int) -> Change:
-        """A port that is added."""
         dut = self.instance.dut
         host, name = dut.host, add_spare_link(dut.host, dut.ports[0]).ifname
 
@@ -140,13 +137,10 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
         return port_change(host, add, remove, there)
 
     def mode(self) -> dict[str, Any]:
-        """It forwards skbs."""
         return {"label": "kernel bridge"}
 
     def counters(self) -> dict[str, Any]:
-        """Interface counters of the ports."""
         return self.instance.link_counters()
 
     def versions(self, host: Host) -> Mapping[str, str]:
-        """The kernel's."""
         return {"iproute2": host.run(["ip", "-V"]).stdout.split()[-1]}

@@ -61,11 +61,9 @@ class _Router(Instance):
         return self.dut.pipeline.kind != "route" or self._flowtable
 
     def rules(self) -> list[str]:
-        """Lines of its table."""
         return list(_rules(self.dut, *sides(self.dut), flowtable=self._flowtable))
 
     def start(self) -> None:
-        """Addresses, neighbours, routes, rules."""
         dut, both = self.dut, sides(self.dut)
         for side in both:
             for key, value in _SYSCTLS.items():
@@ -79,7 +77,6 @@ class _Router(Instance):
             dut.host.run(["nft", "-f", "-"], stdin=f"table ip {_TABLE} {{\n{rules}\n}}\n", timeout_s=120.0)
 
     def stop(self) -> None:
-        """Rules and routes."""
         host = self.dut.host
         commands = [["nft", "delete", "table", "ip", _TABLE]] if self.takes_nft else []
         commands.append(["ip", "route", "delete", "blackhole", str(TRAP)])
@@ -114,12 +111,10 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         return _no_nft(dut.host, f"pipeline {dut.pipeline.kind}") or self._no_flowtable(dut)
 
     def start(self, dut: Dut) -> None:
-        """Routes and rules."""
         self.instance = _Router(dut, flowtable=self.options.flowtable)
         self.instance.start()
 
     def mode(self) -> dict[str, Any]:
-        """It forwards skbs."""
         return {"label": "kernel router, flowtable" if self.options.flowtable else "kernel router"}
 
     def ineffective(self) -> str | None:
@@ -130,7 +125,6 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         return f"flowtable=true is not in force: {_CONNECTIONS} shows none of its own" if output.returncode else None
 
     def counters(self) -> dict[str, Any]:
-        """Interface counters of the ports."""
         return self.instance.link_counters()
 
     def rule_count(self) -> tuple[int, int]:
@@ -158,7 +152,6 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         return super().cannot_change(kind, dut) or (_no_nft(dut.host, f"change {kind}") if kind == "rules" else None)
 
     def flows_met(self) -> int:
-        """Connections that are known."""
         return int(self.instance.dut.host.read("/proc/sys/net/netfilter/nf_conntrack_count"))
 
     def change(self, kind: str, count: int) -> Change:
@@ -216,7 +209,6 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         return None
 
     def versions(self, host: Host) -> Mapping[str, str]:
-        """Of what sets it up."""
         try:
             return {"nft": host.run(["nft", "--version"]).stdout.split()[1]}
         except MissingProgram:

@@ -24,7 +24,6 @@ class VethPair(InstanceForwarder[NoOptions, Instance]):
         return None
 
     def describe(self) -> str:
-        """It is none."""
         return "No switch: A and C are the two ends of one veth pair. Forwarders are read against it."
 
     def start(self, dut: Dut) -> None:
@@ -40,7 +39,6 @@ class VethPair(InstanceForwarder[NoOptions, Instance]):
         self.instance = Instance(self.name, dut)
 
     def mode(self) -> dict[str, Any]:
-        """Nobody forwards."""
         return {"label": "no switch"}
 
 

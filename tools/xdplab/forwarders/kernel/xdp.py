@@ -50,7 +50,6 @@ class _Redirect(EventProcess):
         self._further: list[EventProcess] = []
 
     def add(self, further: EventProcess) -> None:
-        """Another of them."""
         self._further.append(further)
         further.until_ready(5.0)
 
@@ -65,7 +64,6 @@ class _Redirect(EventProcess):
         )
 
     def stop(self) -> None:
-        """All."""
         do_each(self.name, *(each.stop for each in self._further), super().stop, self._pods.remove)
 
 
@@ -85,12 +83,10 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
         return why_not_built("xdpfwd") or Pods(dut).missing()
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """Whose program it is."""
         own = self.options.object
         return (f"XDP program {Path(own).name}", frozenset({"object"})) if own else super().in_words()
 
     def describe(self) -> str:
-        """Whose program it is."""
         return "An XDP program of the user's own." if self.options.object else ""
 
     def start(self, dut: Dut) -> None:

@@ -53,7 +53,6 @@ class Build:
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """Everything that must be there."""
         return (self.vswitchd, self.ovsdb_server, self.ovsdb_tool, self.vsctl, self.ofctl, self.schema)
 
 
@@ -195,7 +194,6 @@ def _recorded(host: Host, path: str) -> dict[str, Any]:
 
 
 def describe_build(host: Host, build: Build) -> str:
-    """One line for run.json."""
     facts = build_facts(host, build)
     rest = (f"{key} {_words(value)}" for key, value in facts.items() if key not in ("name", "version"))
     return "; ".join([facts["version"], *rest])

@@ -63,7 +63,6 @@ class OvsChanges:
         return Change(steps, undo=self._remove_rules, often=True)
 
     def sender(self, asked: bytes) -> Callable[[], None]:
-        """Sends a request over OpenFlow."""
         return lambda: openflow.refuse_errors(self._ovs.exchange(asked))
 
     def _spare_rules(self) -> int:

@@ -88,13 +88,11 @@ class Ovs(Instance):
         do_each("Open vSwitch", *(process.stop for process in reversed(self._processes.values())))
 
     def ended(self) -> str | None:
-        """Which process ended, and how."""
         all_of_them = {**self._processes, **self.beside}
         return next(filter(None, (how_it_ended(name, process) for name, process in all_of_them.items())), None)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The daemon."""
         return tuple(process.pid for name, process in self._processes.items() if name == _DAEMON)
 
     def threads(self, pattern: str) -> dict[int, int]:
@@ -156,7 +154,6 @@ class Ovs(Instance):
         return {row["name"]: row[column] for row in found["rows"]}
 
     def port_errors(self) -> dict[str, Any]:
-        """Of ports that have one."""
         return {name: error for name, error in self.interfaces("error").items() if error != ["set", []]}
 
     def _path(self, name: str) -> str:

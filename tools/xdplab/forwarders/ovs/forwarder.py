@@ -75,11 +75,9 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         self._topology: Topology | None = None
 
     def build(self, host: Host) -> Build:
-        """Its programs on a host."""
         return find_build(self.options.build, self.daemon, host)
 
     def make(self, note: Callable[[str], None]) -> None:
-        """Compile the user's source."""
         make(self.options.build, note)
 
     @abstractmethod
@@ -100,7 +98,6 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         return []
 
     def daemon_env(self, dut: Dut) -> dict[str, str]:
-        """Environment of the daemon."""
         # Without a libxdp dispatcher the port's program is the only one: one call less per frame, the same everywhere.
         return {"LIBXDP_SKIP_DISPATCHER": "1"}
 
@@ -169,7 +166,6 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         return (there if self._tables.counted else min(there, given)), given
 
     def rule_hits(self) -> dict[str, int]:
-        """By cookie and meter."""
         return rule_hits(self.instance, self._tables)
 
     def cannot_change(self, kind: str, dut: Dut) -> str | None:
@@ -178,7 +174,6 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         return None if own_flows else super().cannot_change(kind, dut)
 
     def change(self, kind: str, count: int) -> Change:
-        """By OpenFlow and the database."""
         return OvsChanges(self.instance, self._tables.flows, self.interface).change(kind, count)
 
     def flows_met(self) -> int | None:
@@ -263,7 +258,6 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         return PmdThreads(self.options, layout) if self.options.type == "afxdp" else MainThread(layout)
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """Whether flows go to XDP."""
         flows = ", flows in XDP" if self.options.flow_offload else ""
         return f"{self.plain}{flows}", frozenset({"flow_offload"} if flows else ())
 
@@ -336,18 +330,15 @@ class OvsAfpacket(OvsForwarder[UserspaceOptions]):
     options_model: ClassVar[type[Model]] = UserspaceOptions
 
     def threads(self, layout: CpuLayout) -> MainThread:
-        """The main thread."""
         return MainThread(layout)
 
     def describe(self) -> str:
-        """What is slow in it."""
         return (
             "OVS on AF_PACKET reads frames one recvmmsg at a time (lib/netdev-linux.c); DPDK's net_af_packet uses the "
             "memory-mapped ring. What is slow in the former is that use of AF_PACKET, not AF_PACKET by itself."
         )
 
     def interface(self, index: int, dut: Dut) -> tuple[str, list[str]]:
-        """A system interface."""
         return dut.ports[index].ifname, ["type=system"]
 
     def mode(self) -> dict[str, Any]:
@@ -395,7 +386,6 @@ class OvsKernel(OvsForwarder[OvsOptions]):
         return dut.ports[index].ifname, ["type=system"]
 
     def forwarding_threads(self) -> dict[int, int]:
-        """None: softirqs forward."""
         return {}
 
     def counters(self) -> dict[str, Any]:
@@ -433,11 +423,9 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         self.takes_ports = options.takes_ports
 
     def threads(self, layout: CpuLayout) -> MainThread:
-        """PMD threads."""
         return PmdThreads(self.options, layout)
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """With its driver."""
         return self.options.in_words(self.plain)
 
     def unsupported(self, dut: Dut) -> str | None:
@@ -471,7 +459,6 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         return self.options.not_taken(self.instance.dut) or super().ineffective()
 
     def required_knobs(self) -> dict[str, int]:
-        """Hugepages."""
         return self.options.required_knobs()
 
     def daemon_env(self, dut: Dut) -> dict[str, str]:
@@ -510,5 +497,4 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         ]
 
     def mode(self) -> dict[str, Any]:
-        """Which device a port is."""
         return {**self.options.cards_in_use(self.instance.dut), **super().mode()}

@@ -291,7 +291,6 @@ class OvsAfxdpOptions(PmdOptions):
 
     @property
     def umem_bytes(self) -> int:
-        """Memory of one queue's UMEM."""
         default = 2048
         rings = (self.xsk_rx_ring, self.xsk_tx_ring, self.xsk_fill_ring, self.xsk_comp_ring)
         frames = self.umem_frames or 2 * sum(ring or default for ring in rings)

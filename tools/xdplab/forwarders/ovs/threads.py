@@ -56,11 +56,9 @@ class PmdThreads(MainThread):
         )
 
     def forwarding(self, ovs: Ovs) -> dict[int, int]:
-        """Those of that name."""
         return ovs.threads(r"^pmd-c")
 
     def misplaced(self, places: Iterable[RxqPlace]) -> str | None:
-        """By queue."""
         wanted = dict(pair.split(":") for pair in re.split("[+,]", self._options.rxq_affinity or "") if pair)
         for place in places:
             if wanted.get(str(place.queue), str(place.core)) != str(place.core):

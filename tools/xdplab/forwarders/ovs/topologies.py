@@ -65,11 +65,9 @@ class OnVeth(Topology):
     """Containers on two veth pairs each."""
 
     def links(self) -> list[Port]:
-        """The forwarder's ends of them."""
         return self._pods.add_links()
 
     def connect(self, ovs: Ovs) -> None:
-        """What is in them."""
         ovs.beside = self._pods.programs
         self._pods.fill(redirected=self._redirects)
 
@@ -82,7 +80,6 @@ class Taps(Topology):
         return [(name, ["type=internal"]) for name in self._pods.names]
 
     def connect(self, ovs: Ovs) -> None:
-        """Into the containers."""
         mtu = str(mtu_of(self._dut))
         for pod, names in self._pods.each:
             for name in names:
@@ -95,11 +92,9 @@ class VhostUser(Topology):
     """Containers with a testpmd on two virtio-user ports each; Open vSwitch has DPDK's vhost library."""
 
     def missing(self) -> str | None:
-        """The program in them."""
         return not_installed(self._dut.host)
 
     def ports(self) -> list[OvsPort]:
-        """Clients of the programs' sockets."""
         return [
             (name, ["type=dpdkvhostuserclient", f"options:vhost-server-path={self._socket(name)}"])
             for name in self._pods.names
@@ -140,14 +135,12 @@ class TunnelLink(Topology):
     """Two ends of a tunnel, each with an address of the bridge, and a veth pair that the tunnel's frames go over."""
 
     def links(self) -> list[Port]:
-        """Both ends of the pair."""
         first, second = LINKS
         here = add_veth(self._dut, first, second, longer=_AROUND)
         mac = self._dut.host.read(f"/sys/class/net/{second}/address").strip()
         return [here, replace(here, role=second, ifname=second, mac=mac)]
 
     def ports(self) -> list[OvsPort]:
-        """Of the tunnel."""
         kind = self._dut.pipeline.kind.removesuffix("-link")
         return [
             (name, [f"type={kind}", f"options:key={VNI}", f"options:local_ip={here}", f"options:remote_ip={there}"])
@@ -165,12 +158,10 @@ class TunnelLink(Topology):
             ovs.control("tnl/neigh/set", BRIDGE, address, mac)
 
     def remove(self) -> None:
-        """The pair."""
         self._dut.host.run(["ip", "link", "delete", LINKS[0]], check=False)
 
 
 def topology_of(dut: Dut, *, redirects: bool) -> Topology:
-    """What a pipeline needs."""
     kinds: dict[str, type[Topology]] = {
         **dict.fromkeys(ON_VETH, OnVeth),
         "taps": Taps,

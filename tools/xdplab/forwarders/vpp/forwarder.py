@@ -163,7 +163,6 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         return super().cannot_change(kind, dut)
 
     def change(self, kind: str, count: int) -> Change:
-        """By its API."""
         return VppChanges(self.instance, self.attach, self.detach).change(kind, count)
 
     def versions(self, host: Host) -> Mapping[str, str]:

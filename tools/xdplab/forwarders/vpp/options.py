@@ -72,7 +72,6 @@ class VppAfxdpOptions(VppOptions):
 
     @property
     def ring_size(self) -> int:
-        """A buffer for each descriptor."""
         return self.rx_queue_size
 
 
@@ -96,5 +95,4 @@ class VppDpdkOptions(PortOptions, VppOptions):
 
     @property
     def ring_size(self) -> int:
-        """A buffer for each descriptor."""
         return self.rx_queue_size

@@ -196,7 +196,6 @@ def route(control: VppControl, side: Side, index: int, preference: int) -> None:
 
 
 def drop(control: VppControl, prefix: str, *, add: bool = True) -> None:
-    """A route that leads nowhere."""
     _tell_route(control, prefix, {**_path(_NONE), "type": _DROP}, add=add)
 
 

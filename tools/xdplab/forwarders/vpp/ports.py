@@ -67,7 +67,6 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
         return indexes
 
     def confirm(self, interface: Interface, hardware: str) -> None:
-        """The plugin's own flags."""
         if self.options.multi_buffer and "multi-buffer" not in hardware:
             raise Unsupported(f"multi_buffer: VPP took it and does not show it on {interface.name}")
 
@@ -127,7 +126,6 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
         return indexes
 
     def confirm(self, interface: Interface, hardware: str) -> None:
-        """The version of its rings."""
         if f"Linux PACKET socket interface v{self.options.tpacket}" not in hardware:
             raise Unsupported(f"tpacket={self.options.tpacket}: VPP took it and does not show it on {interface.name}")
 
@@ -146,7 +144,6 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
     package: ClassVar[str] = "vpp-plugin-dpdk"
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """With its driver."""
         return self.options.in_words(self.plain)
 
     def startup(self, dut: Dut) -> dict[str, Any]:
@@ -171,5 +168,4 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
         return [by_mac[port.mac] for port in dut.ports]
 
     def mode(self) -> dict[str, Any]:
-        """Which device a port is."""
         return {**self.options.label(), **super().mode()}

@@ -120,7 +120,6 @@ class Vpp(Instance):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The one process."""
         return (self._running.pid,)
 
     def ended(self) -> str | None:
@@ -149,7 +148,6 @@ class Vpp(Instance):
         return self.control.dump("sw_interface_rx_placement_dump", sw_if_index=interface.index)
 
     def log_tail(self) -> tuple[str, ...]:
-        """Its last lines."""
         return self._running.log_tail()
 
     def complaint(self, word: str) -> str:

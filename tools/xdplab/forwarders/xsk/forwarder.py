@@ -103,7 +103,6 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         return [{**sock, **{key: of_now[key] for key in LATER}} for sock, of_now in zip(ready, now, strict=True)]
 
     def _ready(self) -> dict[str, Any]:
-        """Its ready line."""
         return self.instance.events()[0]
 
     def _carries_nothing(self, dut: Dut) -> str | None:
@@ -133,7 +132,6 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         return {thread["tid"]: pid for pid in self.pids() for thread in self._ready()["threads"]}
 
     def probes(self, dut: Dut) -> ProbeTarget:
-        """Those of its one worker."""
         if self.options.backend == "af_packet":
             raise Unsupported(f"{self.name}: its probes are followed from an XDP redirect; AF_PACKET has none")
         ((tid, pid),) = self.forwarding_threads().items()
@@ -141,15 +139,12 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         return ProbeTarget(built("xsk", dut.host), pid, tid, ifname, "xsk")
 
     def in_role(self, role: OnePortRole, frame_bytes: int) -> Forwarder[Any]:
-        """All of them."""
         return XskRole(self.options, role, frame_bytes)
 
     def start_recording(self) -> None:
-        """Its own stamps."""
         self._switch_recording()
 
     def end_recording(self) -> dict[str, Any]:
-        """What it wrote."""
         self._switch_recording()
         found: dict[str, Any] = json.loads(self.instance.dut.host.read(_trace(self.instance.dut)))
         return found
@@ -187,7 +182,6 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
         return {"sockets": sockets, "workers": workers}
 
     def versions(self, host: Host) -> Mapping[str, str]:
-        """The project's own program."""
         return xsk_version(host)
 
     def _configuration(self, dut: Dut) -> dict[str, Any]:

@@ -50,7 +50,6 @@ class XskFunctions(XskForwarder):
         return self._point
 
     def in_words(self) -> tuple[str, frozenset[str]]:
-        """Its functions and their mode."""
         return self._point.title, frozenset(XskOptions.model_fields)
 
     def in_traffic(self, traffic: NfTraffic, frame_bytes: int) -> "XskFunctions":

@@ -36,7 +36,6 @@ class XdpsockOptions(Model):
 
     @property
     def program(self) -> Path | None:
-        """Where it is, or None."""
         found = shutil.which(self.path or os.environ.get("XDPLAB_XDPSOCK") or "xdpsock")
         return Path(found) if found else None
 
@@ -85,7 +84,6 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
         self.instance.until_socket(10.0)
 
     def forwarding_threads(self) -> dict[int, int]:
-        """Its main thread."""
         return {pid: pid for pid in self.pids()}
 
     def frames_received(self) -> int:

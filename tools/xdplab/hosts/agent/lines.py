@@ -60,6 +60,5 @@ class Lines:
             self._in.close()
 
     def close(self) -> None:
-        """Close both ends."""
         self.hang_up()
         self._out.close()

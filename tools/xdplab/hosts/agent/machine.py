@@ -93,7 +93,6 @@ class Machine:
         self.forking = threading.Lock()
 
     def call(self, function: Callable[..., Any], *args: Any, **given: Any) -> Any:
-        """Carry an operation out."""
         return function(self, *args, **given)
 
     def within(self, function: Callable[..., T], *args: Any, **given: Any) -> T:
@@ -216,7 +215,6 @@ class Machine:
 
     @operation
     def read(self, path: str | PurePath) -> str:
-        """Text of a file, stripped."""
         return self._at(path, _read, path)
 
     @operation
@@ -243,7 +241,6 @@ class Machine:
 
     @operation
     def names(self, folder: str | PurePath) -> list[str]:
-        """Names in a folder, sorted."""
         return sorted(self._at(folder, os.listdir, folder))
 
     @operation
@@ -258,7 +255,6 @@ class Machine:
 
     @operation
     def sha256(self, path: str | PurePath) -> str:
-        """Digest of a file."""
         with open(path, "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
 
@@ -312,7 +308,6 @@ class Machine:
 
     @operation
     def links(self) -> dict[str, netlink.Link]:
-        """Each link by its name."""
         with _about("links"):
             return self.within(netlink.links)
 
@@ -392,7 +387,6 @@ class Machine:
         return self.within(function, *args) if str(path).startswith(_OF_NAMESPACE) else function(*args)
 
     def _own(self, path: str | PurePath) -> str:
-        """A path within the folder."""
         found = os.path.normpath(path)
         if self._folder is not None and not found.startswith(self._folder + "/"):
             raise Refused(f"{found}: not within {self._folder}")

@@ -60,7 +60,6 @@ class XdpAttachment(NamedTuple):
 
 
 def links() -> dict[str, Link]:
-    """Each link by its name."""
     found = list(_ask(_NETLINK_ROUTE, _RTM_GETLINK, bytes(16), 16, dump=True))
     return {
         each[_IFLA_IFNAME].rstrip(b"\0").decode(): Link(
@@ -223,7 +222,6 @@ def _number(data: bytes) -> int:
 
 
 def _counters(data: bytes) -> dict[str, dict[str, int]]:
-    """Of struct rtnl_link_stats64."""
     (rx_packets, tx_packets, rx_bytes, tx_bytes, rx_errors, tx_errors, rx_dropped, tx_dropped,
      multicast, collisions, _, over, _, _, _, _, _, carrier) = struct.unpack_from("=18Q", data)  # fmt: skip
     return {

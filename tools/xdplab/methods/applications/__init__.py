@@ -165,7 +165,6 @@ class Applications(CountingMethod[ApplicationsSpec]):
         return ends.why_not() or missing(ends, workload_of(point.levels))
 
     def around(self, session: Session) -> AbstractContextManager[None]:
-        """Addresses, offloads, MTU."""
         return self._ends(session.point, session.dut).in_use(_folder(session.dut))
 
     def prove(self, session: Session) -> None:
@@ -189,7 +188,6 @@ class Applications(CountingMethod[ApplicationsSpec]):
             raise Unsupported(idle)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """One trial."""
         spec, workload = self.spec, workload_of(session.point.levels)
         asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
         if workload.kind == "sockperf":
@@ -226,11 +224,9 @@ class Applications(CountingMethod[ApplicationsSpec]):
         return MethodResult(_result(workload, self.spec, found), record)
 
     def values(self, record: CountedFigures) -> dict[str, float | None]:
-        """Those that the workload has."""
         return {key: value for key, value in super().values(record).items() if value is not None}
 
     def where(self, point: PointSummary) -> str:
-        """Its workload, and with what."""
         levels = dict(point.levels)
         workload = str(Workload.of(levels.pop("workload")))
         return ", ".join([workload, *(f"{name} {value}" for name, value in levels.items())])
@@ -292,7 +288,6 @@ def _folder(dut: Dut) -> FilePath:
 
 
 def workload_of(levels: Mapping[str, Scalar]) -> Workload:
-    """Of a point."""
     return Workload.of(str(levels["workload"]))
 
 

@@ -72,17 +72,14 @@ class Ends:
 
     @property
     def ports(self) -> tuple[Port, Port]:
-        """Of client and server."""
         return self.client, self.server
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """Of client and server."""
         return self.client.address or servers.CLIENT, self.server.address or servers.SERVER
 
     @property
     def server_address(self) -> str:
-        """Where applications are asked."""
         return self.addresses[1]
 
     def why_not(self) -> str | None:
@@ -148,7 +145,6 @@ class Ends:
                 )
 
     def set_mtu(self, mtu: int) -> None:
-        """Of both ends."""
         for port in self.ports:
             _set_mtu(port, mtu)
 

@@ -91,7 +91,6 @@ class RoundTrips(Model):
 
 
 def server(address: str, port: int) -> list[str]:
-    """Its arguments."""
     return ["sockperf", "server", "--tcp", "--ip", address, "--port", str(port)]
 
 

@@ -47,7 +47,6 @@ class Workload(NamedTuple):
         return cls(kinds[name], int(number or 1))
 
     def __str__(self) -> str:
-        """As a sentence has it."""
         many = f", {self.connections} connections" if self.connections > 1 else ""
         return f"{self.kind}{many}"
 

@@ -43,7 +43,6 @@ class Breakdown(TracedMethod[BreakdownSpec]):
 
     @property
     def ways(self) -> Sequence[str]:
-        """By the probes."""
         return (WITH,)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
@@ -60,11 +59,9 @@ class Breakdown(TracedMethod[BreakdownSpec]):
                 session.record_figures(f"{CLAUSE} {one.rate_pps:.0f} stages {one.round}", record)
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> BreakdownFigures:
-        """The stages at each rate."""
         return breakdown_figures(trials)
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:
-        """Where the time goes."""
         return breakdown_answer(summaries)
 
     def sections(self, page: Page) -> list[Section]:

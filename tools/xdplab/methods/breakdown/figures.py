@@ -75,7 +75,6 @@ class BreakdownFigures(PointFigures):
 
 
 def breakdown_figures(trials: Sequence[TrialRecord]) -> BreakdownFigures:
-    """From the journal."""
     found: dict[float, list[BreakdownRecord]] = {}
     for trial in trials:
         if trial.purpose == "figures" and trial.clause.startswith(f"{CLAUSE} "):

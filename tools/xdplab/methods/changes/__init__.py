@@ -119,7 +119,6 @@ class Changes(Method[ChangesSpec]):
     sends_new_flows: ClassVar[bool] = True
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
-        """Where the profile says it."""
         return traffic.stated_load_pps is not None
 
     def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
@@ -127,16 +126,13 @@ class Changes(Method[ChangesSpec]):
         return [self.spec.quiet_s + fmean(map(self._length_s, self.spec.kinds))] * 2
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
-        """Probes and load."""
         beside = traffic.stated_load_pps or traffic.new_flows_pps or 0.0
         return (traffic.probes_per_s + beside) * len(traffic.directions)
 
     def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
-        """Each change."""
         return [{"change": kind} for kind in self.spec.kinds]
 
     def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
-        """As the forwarder says."""
         return cannot_change(self.forwarder(point), _kind(point.levels), dut)
 
     def _length_s(self, kind: Kind) -> float:
@@ -176,7 +172,6 @@ class Changes(Method[ChangesSpec]):
         return TrialSpec(streams=known, **given), TrialSpec(streams=new, **given)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """The two trials."""
         spec, kind = self.spec, _kind(session.point.levels)
         streams = (*probe_streams(traffic), *load_streams(traffic, traffic.stated_load_pps))
         length_s = self._length_s(kind)
@@ -207,13 +202,11 @@ class Changes(Method[ChangesSpec]):
         return [repetition_figures(trial, beside.get(trial.repetition), self.spec.rules) for trial in changed]
 
     def notes(self, point: PointSummary) -> list[str]:
-        """Why a figure is doubted."""
         where = ", ".join([point.forwarder, *point.settings])
         found = {each.name: point.measured.get(each.key) for each in FIGURES}
         return [f"{where}: {name} ?: {one.doubt}" for name, one in found.items() if one and one.doubt]
 
     def part(self, run: RunRecord, summaries: Sequence[PointSummary], *name: str) -> Part:
-        """A change, by its kind."""
         points = [point for point in summaries if point.levels.get("change") in name]
         lines = []
         for point in points:
@@ -238,7 +231,6 @@ class Changes(Method[ChangesSpec]):
         return [page.section(self, "report.html.j2", lines=lines, lead_s=LEAD_S), page.pictures()]
 
     def remarks(self, run: RunRecord) -> list[str]:
-        """What the figures follow."""
         return [
             "Effective blocked time after the reconfiguration tests of FD.io CSIT (report 19.08): frames lost over the "
             "load; deviating in the load, which is the study's and not the throughput that was searched."

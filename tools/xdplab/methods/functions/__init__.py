@@ -115,7 +115,6 @@ class Functions(CountingMethod[FunctionsSpec]):
         return Colocated(traffic_of(session.point), session.dut, session.client).way_to_the_stack(program)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """One trial."""
         if session.point.levels["traffic"] in _BESIDE:
             beside_a_flood(session, self.spec)
         else:
@@ -134,7 +133,6 @@ class Functions(CountingMethod[FunctionsSpec]):
         return Part(points=[point for point, case in cases if ("+".join(case.functions), case.mode) == name])
 
     def where(self, point: PointSummary) -> str:
-        """The kind of traffic."""
         return str(point.levels["traffic"])
 
     def place(self, point: PointSummary, figure: Figure) -> Contender:

@@ -63,7 +63,6 @@ class RankAgreement(Model):
 
     @property
     def sentence(self) -> str:
-        """The agreement in words."""
         if not self.published_order:
             return "nothing published to compare with"
         if not (self.agree or self.differ or self.alike or self.undecided):

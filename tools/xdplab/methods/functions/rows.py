@@ -17,7 +17,6 @@ Row = tuple[NfTraffic, NfPoint, Contender]
 
 
 def function_of(point: PointSummary) -> NfPoint:
-    """Which function it is."""
     function = FunctionFigures.of(point).function
     assert function is not None, "each point of the method has one"
     return function
@@ -43,7 +42,6 @@ def orders(spec: FunctionsSpec, rows: Sequence[Row]) -> list[RankAgreement]:
 
 
 def findings(method: CountingMethod[FunctionsSpec], summaries: Sequence[PointSummary]) -> list[str]:
-    """In lines."""
     rows = rows_of(method, summaries)
     grown = scalings(rows)
     if grown:
@@ -57,7 +55,6 @@ def _order(rank: RankAgreement) -> str:
 
 
 def sections(method: CountingMethod[FunctionsSpec], page: Page) -> list[Section]:
-    """One section."""
     rows = rows_of(method, page.summaries)
     rates = [row.point for _, _, row in rows if row.figure == MPPS and row.values]
     grown: list[Scaling] = scalings(rows)

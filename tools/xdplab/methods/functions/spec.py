@@ -125,7 +125,6 @@ class FunctionsSpec(MethodSpec):
         }  # fmt: skip
 
     def forwarders(self) -> tuple[ForwarderSpec, ...]:
-        """One for each case."""
         return tuple(
             ForwarderSpec(name="nf", options=point.options(), label=title) for title, (point, _) in self.cases().items()
         )

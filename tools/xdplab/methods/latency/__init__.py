@@ -82,7 +82,6 @@ class Latency(Method[LatencySpec]):
     swept: ClassVar[bool] = True
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
-        """Where there is one."""
         return (traffic.load_pps, traffic.load_share, traffic.load_of_line) != (None, None, None)
 
     def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
@@ -93,7 +92,6 @@ class Latency(Method[LatencySpec]):
 
     @property
     def turns(self) -> int:
-        """As the study says."""
         return self.spec.turns
 
     def asked_pps(self, traffic: TrafficSpec) -> float:

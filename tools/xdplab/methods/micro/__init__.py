@@ -66,7 +66,6 @@ class Micro(CountingMethod[MicroSpec]):
     )
 
     def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
-        """One, after a warm-up."""
         return [self.spec.warmup_s + self.spec.duration_s]
 
     def check(self, study: StudySpec) -> None:
@@ -77,7 +76,6 @@ class Micro(CountingMethod[MicroSpec]):
                 raise InputError(f"study {study.name}: method.only: {title!r} is none of {', '.join(there)}")
 
     def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
-        """The workloads of a forwarder."""
         own = self.spec.only.get(forwarder.title, self.spec.workloads)
         return [{"workload": workload} for workload in self.spec.workloads if workload in own]
 
@@ -86,16 +84,13 @@ class Micro(CountingMethod[MicroSpec]):
         return levels["workload"] == "l2fwd"
 
     def path(self, levels: Mapping[str, Scalar]) -> Path:
-        """One port."""
         return Path.HAIRPIN
 
     def forwarder(self, point: Point) -> Forwarder[Any]:
-        """The program in its role."""
         role: Any = point.levels["workload"]
         return in_role(make_forwarder(point.forwarder), role, point.traffic.smallest)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """One trial."""
         spec, workload = self.spec, session.point.levels["workload"]
         if workload == "txonly":
             asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
@@ -130,7 +125,6 @@ class Micro(CountingMethod[MicroSpec]):
         return MethodResult(result, RateRecord.counted(received / result.elapsed_s, result, limited=True))
 
     def where(self, point: PointSummary) -> str:
-        """The workload."""
         return str(point.levels["workload"])
 
     def sections(self, page: Page) -> list[Section]:

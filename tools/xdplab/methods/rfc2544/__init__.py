@@ -83,7 +83,6 @@ class Rfc2544(Method[Rfc2544Spec]):
         return "latency" in self.spec.wanted or self.spec.equal_load.latency_pps is not None
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
-        """In most of its clauses."""
         return True
 
     def check(self, study: StudySpec) -> None:
@@ -152,15 +151,12 @@ class Rfc2544(Method[Rfc2544Spec]):
                     reset(session, self.spec, traffic, ndr)
 
     def repetition_figures(self, trials: Sequence[TrialRecord]) -> Sequence[RepetitionFigures]:
-        """Throughput and forwarding rate."""
         return throughput_repetitions(trials)
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> Rfc2544Figures:
-        """Each clause under its name."""
         return rfc2544_figures(trials)
 
     def unsupported_clauses(self, trials: Sequence[TrialRecord]) -> dict[str, str]:
-        """By its name."""
         return unsupported_clauses(trials)
 
     def findings(self, run: RunRecord, summaries: Sequence[PointSummary]) -> list[str]:
@@ -168,7 +164,6 @@ class Rfc2544(Method[Rfc2544Spec]):
         return [*lines(curves(run, summaries))]
 
     def notes(self, point: PointSummary) -> list[str]:
-        """Why a throughput is doubted."""
         ndr = point.measured.get(NDR.key)
         return [f"{point.forwarder}, {point.frame_bytes} bytes: NDR ?: {ndr.doubt}"] if ndr and ndr.doubt else []
 

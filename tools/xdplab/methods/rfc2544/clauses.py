@@ -207,7 +207,6 @@ class Took(NamedTuple):
 
 
 def _longest(found: Sequence[Took]) -> Took:
-    """Of several streams."""
     return Took(max((each.low_us for each in found), default=0.0), max((each.high_us for each in found), default=0.0))
 
 
@@ -321,7 +320,6 @@ _DRAIN_S = 0.1
 
 
 def durations(spec: Rfc2544Spec) -> list[float]:
-    """Traffic seconds of each trial."""
     loads = spec.equal_load
     latency = [scale_of(spec).at_load_s] if loads.latency_pps is not None else []
     return latency + [WARMUP_S + _TRIAL_S] * (_TRIALS if loads.overload_pps is not None else 0)

@@ -63,7 +63,6 @@ class Contradiction(Model):
     loss_ratio: float
 
     def text(self) -> str:
-        """In words."""
         where = f"{significant(self.load_pps / 1e3, 4)} kpps"
         return f"the loss curve of the same repetition lost {percent(self.loss_ratio)} at {where}"
 
@@ -152,7 +151,6 @@ class ThroughputFound(Model):
     line_rate_bps: float | None
 
     def text(self) -> str:
-        """One after another."""
         return _joined(*(bound.text() for bound in self.bounds))
 
 

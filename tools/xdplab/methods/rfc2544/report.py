@@ -31,7 +31,6 @@ from xdplab.results import trials_by_point
 
 
 def rfc2544_section(method: Method[Any], page: Page) -> list[Section]:
-    """None where nothing was found."""
     rfc = [summary for summary in page.measured if Rfc2544Figures.of(summary) != Rfc2544Figures()]
     if not rfc:
         return []
@@ -293,7 +292,6 @@ def per_frame(trials: Iterable[TrialRecord]) -> PerFrame | None:
 
 
 def _totals(counters: dict[str, object]) -> dict[str, int]:
-    """Sums over ports and queues."""
     totals: dict[str, int] = {}
     for port in counters.values():
         for key, value in port.items() if isinstance(port, dict) else ():

@@ -149,7 +149,6 @@ class ProbeRecords:
 
     @classmethod
     def of(cls, table: dict[str, Any]) -> "ProbeRecords":
-        """From its last line."""
         return cls(
             table["columns"], table["records"], *(int(table[key]) for key in ("batches", "unmatched", "unsent", "full"))
         )

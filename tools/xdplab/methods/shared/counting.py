@@ -81,7 +81,6 @@ class CountingMethod(Method[SpecT]):
 
     @property
     def one_way(self) -> bool:
-        """It counts."""
         return False
 
     @abstractmethod
@@ -108,7 +107,6 @@ class CountingMethod(Method[SpecT]):
         return found
 
     def values(self, record: CountedFigures) -> dict[str, float | None]:
-        """Of one trial."""
         return {each.key: getattr(record, each.key) for each in self.figures if hasattr(record, each.key)}
 
     def resolution(self, figure: Figure, value: float | None) -> float:

@@ -27,7 +27,6 @@ class Rung:
 
     @property
     def rate(self) -> float | None:
-        """Their median."""
         return median(self.values) if self.values else None
 
     @property

@@ -104,15 +104,12 @@ class Stages(CountingMethod[StagesSpec]):
         return max(self.spec.rates_pps)
 
     def levels(self, forwarder: ForwarderSpec) -> Sequence[dict[str, Scalar]]:
-        """The rates."""
         return [{"rate_pps": rate} for rate in self.spec.rates_pps]
 
     def frames_return(self, levels: Mapping[str, Scalar]) -> bool:
-        """The program drops them."""
         return False
 
     def path(self, levels: Mapping[str, Scalar]) -> Path:
-        """One port."""
         return Path.HAIRPIN
 
     def forwarder(self, point: Point) -> Forwarder[Any]:
@@ -123,7 +120,6 @@ class Stages(CountingMethod[StagesSpec]):
         """Every frame is measured: what is in force is asked when all is over."""
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """One trial."""
         stream = StreamSpec(kind="load", pps=float(session.point.levels["rate_pps"]), frame_bytes=traffic.smallest)
         asked = TrialSpec(streams=(stream,), duration_s=self.spec.duration_s, drain_s=DRAIN_S)
         session.measure_by(asked, lambda: self._received(session, asked))
@@ -150,11 +146,9 @@ class Stages(CountingMethod[StagesSpec]):
         return MethodResult(result, StagesRecord(text=words, stages=stages, stamps=stamps))
 
     def record(self, trial: TrialRecord) -> StagesRecord:
-        """There is one kind."""
         return StagesRecord.of(trial)
 
     def values(self, record: CountedFigures) -> dict[str, float | None]:
-        """Of the whole way."""
         assert isinstance(record, StagesRecord)
         complete = record.stages.complete
         return {P50.key: Distribution.merged([complete.hdr]).percentile_us(50), MEAN.key: complete.mean_ns / 1000}
@@ -173,7 +167,6 @@ class Stages(CountingMethod[StagesSpec]):
         return StagesFigures(stages=stage_rows(counted), stamps=stamped)
 
     def where(self, point: PointSummary) -> str:
-        """The rate."""
         return f"stages at {point.levels['rate_pps']:,.10g} frames per second"
 
     def sections(self, page: Page) -> list[Section]:

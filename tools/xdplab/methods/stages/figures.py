@@ -96,13 +96,11 @@ class StagesFigures(PointFigures):
 
 
 def of_trial(trial: TrialRecord, stage: Stage) -> StageSummary:
-    """From the journal."""
     found: StageSummary = getattr(StagesRecord.of(trial).stages, stage)
     return found
 
 
 def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: Stage) -> Distribution:
-    """All samples of a stage."""
     own = counting_trials(trials_by_point(trials).get(point_id, ()))
     return Distribution.merged(of_trial(trial, stage).hdr for trial in own)
 
@@ -113,7 +111,6 @@ def stage_rows(trials: Sequence[TrialRecord]) -> dict[Stage, StageRow]:
 
 
 def _stamped_pps(trial: TrialRecord) -> float:
-    """Every frame is measured."""
     return sum(stream.achieved_pps for stream in trial.result.streams) if trial.result else 0.0
 
 

@@ -59,12 +59,10 @@ class Tracing(TracedMethod[TracingSpec]):
     records: ClassVar[tuple[type[TrialFigures], ...]] = (TracedRecord, UntracedRecord)
 
     def check(self, study: StudySpec) -> None:
-        """The published document is there."""
         self._by_others()
 
     @property
     def ways(self) -> Sequence[TraceWay]:
-        """As the study asks."""
         return self.spec.ways
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
@@ -96,7 +94,6 @@ class Tracing(TracedMethod[TracingSpec]):
         return ways
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> TracingFigures:
-        """Each way at each rate."""
         return tracing_figures(self.spec, trials, int(str(point.forwarder.options.get("trace_every", 1))))
 
     def answer(self, run: RunRecord, summaries: Sequence[PointSummary]) -> Answer:

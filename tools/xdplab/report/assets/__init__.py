@@ -12,7 +12,6 @@ SCRIPTS = ("chart.js", "table.js")
 
 @cache
 def text(name: str) -> str:
-    """A file of this folder."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import lzma
 import os
 import re
 import shutil
@@ -108,8 +109,8 @@ def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, te
             for name in only or SCENARIOS:
                 taken = _take(SCENARIOS[name], built, workdir, found)
                 text = json.dumps({"scenario": name, **taken}, indent=1)
-                (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-                print(f"{folder / name}.json: {len(taken['exchange'])} exchanges; {taken['ends'] or 'forwarded'}")
+                (folder / f"{name}.json.xz").write_bytes(lzma.compress(f"{text}\n".encode(), preset=9))
+                print(f"{folder / name}.json.xz: {len(taken['exchange'])} exchanges; {taken['ends'] or 'forwarded'}")
         finally:
             built.down()
             shutil.rmtree(workdir, ignore_errors=True)

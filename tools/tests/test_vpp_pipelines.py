@@ -27,7 +27,7 @@ NEWEST = DATA / "26.10"
 def test_a_pipeline_without_its_plugin_names_the_package_before_a_port_is_touched(
     kind: str, message: str, plugin: str, tmp_path: Path
 ) -> None:
-    playback = Playback(NEWEST / f"afxdp-{kind}.json")
+    playback = Playback(NEWEST / f"afxdp-{kind}.json.xz")
     at = next(i for i, step in enumerate(playback.left) if step.get("message", {}).get("name") == "show_version")
     playback.left[at + 1 :] = [{"message": {"name": message}, "answer": "absent"}]
     words = rf"^pipeline {kind}: VPP 26.10\S* has no {plugin} plugin \(FD.io's package vpp-plugin-core\)$"
@@ -51,13 +51,13 @@ def test_a_pipeline_without_its_plugin_names_the_package_before_a_port_is_touche
 def test_what_a_pipeline_is_in_vpp_is_read_back(
     kind: str, message: str, fields: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    playback = changed(NEWEST / f"afxdp-{kind}.json", message, **fields)
+    playback = changed(NEWEST / f"afxdp-{kind}.json.xz", message, **fields)
     with pytest.raises(PointFailed, match=words):
         forwarder_of(playback).start(playback.dut(tmp_path))
 
 
 def test_rules_of_an_access_list_are_counted_as_vpp_counts_them(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "afxdp-acl.json")
+    playback = Playback(NEWEST / "afxdp-acl.json.xz")
     forwarder = forwarder_of(playback)
     forwarder.start(playback.dut(tmp_path))
     forwarder.counters()
@@ -67,7 +67,7 @@ def test_rules_of_an_access_list_are_counted_as_vpp_counts_them(tmp_path: Path) 
 
 
 def test_the_policer_is_counted_for_vpp_does_not_tell_where_it_has_one(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "afxdp-meter.json")
+    playback = Playback(NEWEST / "afxdp-meter.json.xz")
     passed = "/err/l2-policer-input/Packets Transmitted"
     forwarder = forwarder_of(playback)
     forwarder.start(playback.dut(tmp_path))
@@ -78,6 +78,6 @@ def test_the_policer_is_counted_for_vpp_does_not_tell_where_it_has_one(tmp_path:
 
 
 def test_the_one_port_of_a_path_back_is_set_by_commands_too(tmp_path: Path) -> None:
-    dut = Playback(NEWEST / "afxdp.json").dut(tmp_path)
+    dut = Playback(NEWEST / "afxdp.json.xz").dut(tmp_path)
     one = replace(dut, ports=dut.ports[:1], peers=dut.ports[1:], path=Way.HAIRPIN)
     assert commands(one, ["b0/0"]) == ["set interface l2 xconnect b0/0 b0/0"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lab.papi import DATA, RUNTIME_HEAD, Client, Playback, changed, forwarder_of
+from lab.papi import DATA, RUNTIME_HEAD, Client, Playback, changed, forwarder_of, recorded
 from lab.startup import contradictions
 from vpp_papi.vpp_stats import StatsSimpleList, VPPStats
 
@@ -19,7 +19,7 @@ from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.vpp.program import rendered
 from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
 
-RECORDINGS = sorted(DATA.glob("*/*.json"))
+RECORDINGS = sorted(DATA.glob("*/*.json.xz"))
 NEWEST = DATA / "26.10"
 
 
@@ -42,7 +42,7 @@ def played(path: Path, rundir: Path) -> tuple[VppForwarder[Any], Playback, dict[
     return forwarder, playback, {"counters": counters, "mode": mode}, complaint
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.name.partition('.')[0]}")
 def test_the_forwarder_asks_and_ends_as_it_did_with_the_real_program(path: Path, tmp_path: Path) -> None:
     _, playback, _, complaint = played(path, tmp_path)
     assert playback.left == []
@@ -52,7 +52,7 @@ def test_the_forwarder_asks_and_ends_as_it_did_with_the_real_program(path: Path,
 def test_there_are_recordings_of_every_scenario_and_of_a_version_that_is_too_old() -> None:
     from dev.record_vpp import SCENARIOS
 
-    assert {path.stem for path in NEWEST.glob("*.json")} == set(SCENARIOS)
+    assert {path.name.partition(".")[0] for path in NEWEST.glob("*.json.xz")} == set(SCENARIOS)
 
 
 def test_a_recording_does_not_tell_where_vpp_was_built(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_a_recording_does_not_tell_where_vpp_was_built(monkeypatch: pytest.Monke
     recorder = Recorder()
     recorder.connect("api", "stats").call("show_version")
     assert recorder.exchange[-1]["answer"] == {"retval": 0, "version": "26.10", "build_directory": ""}
-    assert [path for path in RECORDINGS if '"build_directory": "/' in path.read_text(encoding="utf-8")] == []
+    assert [path for path in RECORDINGS if '"build_directory": "/' in recorded(path)] == []
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_recording_does_not_tell_where_vpp_was_built(monkeypatch: pytest.Monke
 def test_names_modes_and_counters_are_those_that_vpp_reports(
     scenario: str, names: str, mode: str, rx: str, tmp_path: Path
 ) -> None:
-    _, playback, found, complaint = played(NEWEST / f"{scenario}.json", tmp_path)
+    _, playback, found, complaint = played(NEWEST / f"{scenario}.json.xz", tmp_path)
     assert complaint == ""
     ports = [port["ifname"] for port in playback.recorded["ports"]]
     expected = [names.format(port, number) for number, port in enumerate(ports)]
@@ -95,7 +95,7 @@ def test_names_modes_and_counters_are_those_that_vpp_reports(
 
 
 def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "afxdp.json")
+    playback = Playback(NEWEST / "afxdp.json.xz")
     playback.recorded.pop("not_asked", None)
     reported = RUNTIME_HEAD + "".join(
         f"{name:<30}{state:^12}{10:>16}{200:>16}{0:>16}{clocks:>16}{'20.00':>16}\n"
@@ -125,14 +125,14 @@ def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
 def test_what_goes_wrong_is_one_line_that_says_what(
     scenario: str, kind: str, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    _, _, _, complaint = played(NEWEST / f"{scenario}.json", tmp_path)
+    _, _, _, complaint = played(NEWEST / f"{scenario}.json.xz", tmp_path)
     assert complaint.startswith(f"{kind}: ")
     assert "\n" not in complaint
     assert [word for word in words if word not in complaint] == []
 
 
 def test_a_server_that_is_gone_ends_the_point_with_the_signal(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "server-gone.json")
+    playback = Playback(NEWEST / "server-gone.json.xz")
     forwarder = forwarder_of(playback)
     forwarder.start(playback.dut(tmp_path))
     assert forwarder.crashed() is None
@@ -158,14 +158,14 @@ def test_a_server_that_is_gone_ends_the_point_with_the_signal(tmp_path: Path) ->
 def test_what_vpp_says_afterwards_is_believed_not_what_was_asked_for(
     message: str, fields: dict[str, Any], error: type[XdplabError], words: str, tmp_path: Path
 ) -> None:
-    playback = changed(NEWEST / "afxdp.json", message, **fields)
+    playback = changed(NEWEST / "afxdp.json.xz", message, **fields)
     forwarder = forwarder_of(playback)
     with pytest.raises(error, match=words):
         forwarder.start(playback.dut(tmp_path))
 
 
 def test_a_plugin_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "afxdp.json")
+    playback = Playback(NEWEST / "afxdp.json.xz")
     at = next(i for i, step in enumerate(playback.left) if step.get("message", {}).get("name") == "show_version")
     playback.left.insert(at + 1, {"message": {"name": "af_xdp_create_v3"}, "answer": "absent"})
     with pytest.raises(Unsupported, match=r"has no af_xdp plugin \(FD.io's package vpp-plugin-core\)"):
@@ -173,7 +173,7 @@ def test_a_plugin_that_is_missing_is_named_with_its_package(tmp_path: Path) -> N
 
 
 def test_an_older_vpp_lacks_multi_buffer(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "afxdp-multi-buffer.json")
+    playback = Playback(NEWEST / "afxdp-multi-buffer.json.xz")
     for step in playback.left:
         if "type" in step:
             step["answer"].pop("AF_XDP_API_FLAGS_MULTI_BUFFER")
@@ -232,7 +232,7 @@ class NotYet:
 
 
 def test_a_socket_that_is_not_listened_on_yet_is_tried_again(tmp_path: Path) -> None:
-    playback = Playback(NEWEST / "too-many-queues.json")
+    playback = Playback(NEWEST / "too-many-queues.json.xz")
     forwarder, early = forwarder_of(playback), NotYet(playback, 3)
     forwarder.connect = early.connect
     with pytest.raises(Unsupported, match="n_rxq=2 is more than the queues"):  # it came as far as it did on record
@@ -242,7 +242,7 @@ def test_a_socket_that_is_not_listened_on_yet_is_tried_again(tmp_path: Path) -> 
 
 def test_trying_again_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xdplab.forwarders.vpp.process._LISTEN_TIMEOUT_S", 0.1)
-    playback = Playback(NEWEST / "afxdp.json")
+    playback = Playback(NEWEST / "afxdp.json.xz")
     forwarder = forwarder_of(playback)
     forwarder.connect = NotYet(playback, 1_000_000).connect
     with pytest.raises(PointFailed, match=r"VPP does not answer \(connect\): 111 Connection refused"):

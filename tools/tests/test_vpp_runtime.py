@@ -11,7 +11,7 @@ import pytest
 from xdplab.forwarders.vpp.runtime import Node, NodeCounts, parse_nodes
 from xdplab.model import PointFailed
 
-RECORDED = sorted((Path(__file__).parent / "data" / "vpp" / "26.10").glob("*.json"))
+RECORDED = sorted((Path(__file__).parent / "data" / "vpp" / "26.10").glob("*.json.xz"))
 #: As VPP 26.10 prints it (format_vlib_node_stats of vlib/node_cli.c).
 HEAD = """Time 1.2, 10.000000 sec internal node vector rate 31.98 loops/sec 1206.72
   vector rates in 2.1338e5, out 2.1338e5, drop 0.0000e0, punt 0.0000e0

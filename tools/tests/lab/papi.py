@@ -3,6 +3,7 @@
 
 import builtins
 import json
+import lzma
 import re
 from collections import namedtuple
 from collections.abc import Sequence
@@ -31,11 +32,16 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "vpp"
 RUNTIME_HEAD = "Name State Calls Vectors Suspends Packet-Clocks Vectors/Call\n"
 
 
+def recorded(path: Path) -> str:
+    """The text of a recording."""
+    return lzma.decompress(path.read_bytes()).decode()
+
+
 class Playback:
     """One recording. Every request must be the one that was recorded next."""
 
     def __init__(self, path: Path) -> None:
-        self.recorded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        self.recorded: dict[str, Any] = json.loads(recorded(path))
         self.left: list[dict[str, Any]] = list(self.recorded["exchange"])
 
     def connect(self, api: str, stats: str) -> VppControl:

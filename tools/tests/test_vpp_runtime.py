@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.papi import recorded
 
 from xdplab.forwarders.vpp.runtime import Node, NodeCounts, parse_nodes
 from xdplab.model import PointFailed
@@ -133,15 +134,15 @@ def test_where_nobody_has_seen_an_empty_call_many_of_them_leave_it_open(calls: i
         assert found["vpp_wk_0"]["bri0-tx"]["idle"] == 0
 
 
-def shown(recorded: Path) -> list[str]:
+def shown(path: Path) -> list[str]:
     """What VPP answered `show runtime` with."""
-    strings = re.findall(r'"(?:[^"\\]|\\.)*"', recorded.read_text(encoding="utf-8"))
+    strings = re.findall(r'"(?:[^"\\]|\\.)*"', recorded(path))
     return [json.loads(each) for each in strings if "internal node vector rate" in each]
 
 
-@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.stem)
-def test_every_line_of_recorded_exchanges_is_understood(recorded: Path) -> None:
-    for text in shown(recorded):
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_every_line_of_recorded_exchanges_is_understood(path: Path) -> None:
+    for text in shown(path):
         found = parse_nodes(text)
         assert set(found) == set(re.findall(r"^Thread \d+ (\S+)", text, re.MULTILINE) or ["vpp_main"])
         with_frames = re.findall(r"^.{42} *\d+ +[1-9]\d* ", text, re.MULTILINE)
@@ -149,7 +150,7 @@ def test_every_line_of_recorded_exchanges_is_understood(recorded: Path) -> None:
 
 
 def test_some_exchange_has_frames() -> None:
-    texts = [text for recorded in RECORDED for text in shown(recorded)]
+    texts = [text for path in RECORDED for text in shown(path)]
     assert any(node.vectors for text in texts for nodes in parse_nodes(text).values() for node in nodes)
 
 

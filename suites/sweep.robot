@@ -3,16 +3,16 @@
 
 
 *** Settings ***
-Documentation    Which settings matter: every combination of a study's settings is measured, the results are
-...              grouped, and rules say which settings make the groups.
+Documentation    Which settings matter: every combination of a study's settings is measured, and the effect of each
+...              is estimated next to all others.
 ...
 ...              [Cfg] suites/studies/understanding-delays-embedded.yaml: what can be set on veth pairs. Or another
 ...              STUDY: pings.yaml sweeps the sockets of two applications, where MATTERS is tester.wait.
 ...              [Ver] Every configuration that this machine has was measured, the others have a reason; where NAPI
 ...              runs shows as what matters, which is known of veth and so tests the sweep itself. Where that
 ...              is too little to tell, or with fewer than six configurations, that test is skipped with the sentence.
-...              [Ref] "Understanding Delays in AF_XDP-based Applications", Tables I and II, which stand in the report
-...              next to ours (xdplab/model/published/understanding-delays-afxdp.yaml).
+...              [Ref] "Understanding Delays in AF_XDP-based Applications"; `python -m xdplab_delays` makes its groups and
+...              rules, and prints its Tables I and II next to ours.
 ...
 ...              The report is results/latest/report.html.
 
@@ -42,15 +42,12 @@ Every Configuration Was Measured
 Settings That Cannot Work Here Have Reasons
     Unsupported Points Have Reasons
 
-Groups Have Rules
+It Is Said Which Settings Matter
     Sweep Was Analysed
 
 What Is Known To Matter Shows
     Skip If    $RUNS    a random part of the combinations cannot tell what one setting does
     Setting Matters    ${MATTERS}
-
-Published Tables Stand Beside Ours
-    Published Tables Are Compared
 
 
 *** Keywords ***

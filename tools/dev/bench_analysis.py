@@ -15,10 +15,11 @@ from dev.planted import DOMINATING, IDLE, MIDDLE, planted
 from dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import analyse_sweep
-from xdplab.cli.tables import columns
+from xdplab.model.cells import columns
 from xdplab.model import Model
 from xdplab.report import write_report
 from xdplab.results import new_run
+from xdplab_delays.analyse import analyse_records
 
 #: Shares of a cluster's spread that lie between its configurations, and how many configurations are drawn (None: all).
 CASES: tuple[tuple[float, int | None], ...] = ((0.25, None), (0.25, 100), (0.5, None))
@@ -100,29 +101,29 @@ def bench_analysis(seeds: int, trials: int, progress: Callable[[str], None] = la
     alarms = 0
     for seed in range(seeds):
         noise = simulate("mlx5", seed, noise=True)
-        (found,) = analyse_sweep(noise.run, noise.trials)
-        alarms += found.clustering.k > 1 or any(each.matters for each in found.importance)
+        (found,) = analyse_records(noise.run, noise.trials)
+        alarms += found.groups.k > 1 or any(each.matters for each in found.sweep.importance)
     return Bench(recoveries=tuple(recoveries), orders=tuple(orders), noise_runs=seeds, noise_alarms=alarms, cost=cost)
 
 
 def recover(nic: str, seed: int, between: float, configurations: int | None) -> Recovery:
     """Simulate, analyse, and compare with the truth."""
     made = simulate(nic, seed, between=between, configurations=configurations)
-    (found,) = analyse_sweep(made.run, made.trials)
+    (found,) = analyse_records(made.run, made.trials)
     truth = {point_id: made.merged[c] for point_id, c in made.truth.items() if c is not None}
-    labels = {point_id: group for point_id, group in found.clustering.labels.items() if point_id in truth}
+    labels = {point_id: group for point_id, group in found.groups.labels.items() if point_id in truth}
     stands_for = _matched(truth, labels)
     alone = [c for c in truth.values() if list(made.merged.values()).count(c) == 1]
     # a configuration that was taken for an outlier is wrong as well
     right = sum(stands_for.get(group) == truth[p] for p, group in labels.items() if truth[p] in alone)
-    matters = {each.factor for each in found.importance if each.matters}
+    matters = {each.factor for each in found.sweep.importance if each.matters}
     real = _real(made)
     return Recovery(
         nic=nic,
         seed=seed,
         between=between,
         configurations=len(made.truth),
-        clusters=found.clustering.k,
+        clusters=found.groups.k,
         true_clusters=(len(set(truth.values())), len(set(made.truth.values()) - {None})),
         assigned=right / len(alone),
         overlap=made.overlap_apart,

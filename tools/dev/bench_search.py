@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from xdplab.cli.tables import columns
+from xdplab.model.cells import columns
 from xdplab.forwarders import Dut
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
 from xdplab.measure import TrialFigures

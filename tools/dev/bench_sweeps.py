@@ -10,8 +10,8 @@ from dev.planted_tables import DESIGNS, PERSISTENT, SHAPES, Design, Noise, plant
 from xdplab.analysis.sweep import Table
 from xdplab.analysis.sweep.analyse import judge_settings
 from xdplab.analysis.sweep.changes import advise
-from xdplab.analysis.sweep.outliers import lossy
-from xdplab.cli.tables import columns
+from xdplab.analysis.sweep.losses import lossy
+from xdplab.model.cells import columns
 from xdplab.model import Model
 
 REPETITIONS = (1, 2, 3, 5)
@@ -91,7 +91,7 @@ def judge(tables: int, design: Design, repetitions: int, shape: str, noise: Nois
 
 def said(table: Table) -> tuple[set[str], dict[str, float], set[str]]:
     """Settings that matter, those without an effect above a ratio, and those whose change is advised."""
-    judged, _ = judge_settings(table, forest=False)
+    judged, _ = judge_settings(table)
     matters = {each.factor for each in judged if each.matters}
     below = {each.factor: each.visible or 0.0 for each in judged if each.verdict == "no effect seen"}
     return matters, below, {change.factor for change in advise(table, matters, lossy(table)).changes}

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import stdtr, stdtrit
 
-from xdplab.cli.tables import columns
+from xdplab.model.cells import columns
 from xdplab.model import Model
 from xdplab.stats.interval import CONFIDENCE
 

@@ -132,7 +132,6 @@ def test_the_core_works_without_them(bare: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "who", "extra"),
     [
-        (("run", "many.yaml"), "study many: what its sweep shows", "sweeps"),
         (("run", "latency", "--testbed", "far.yaml", "--set", "forwarders=[xdp]", "--dry-run"), "host ", "ssh"),
         (("doctor", "--testbed", "far.yaml"), "host ", "ssh"),
     ],

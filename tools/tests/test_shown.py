@@ -143,13 +143,13 @@ def test_robot_passes_nothing_that_has_no_figure(reported: list[str]) -> None:
     for asked, name in ((suite.case_was_measured, points[0].forwarder), (suite.work_was_measured, "cross")):
         with pytest.raises(AssertionError, match="not measured: not come to it"):
             asked(name)
-    weight = {"permutation": 0.123456789012345, "p": 1.2345678901e-87, "why": "", "undecided": False, "matters": True}
+    weight = {"p": 1.2345678901e-87, "why": "", "undecided": False, "matters": True}
     one = SimpleNamespace(factor="busy", verdict="matters", **weight)
     suite.read = a_run(folder.load(), points, sweeps=[SimpleNamespace(title="t", importance=[one])])
     suite.case_was_measured(points[0].forwarder)
     assert not any("{'" in line for line in reported)
     suite.setting_matters("busy")
-    assert reported[-1] == "busy: matters, importance 0.123, p < 0.0001"
+    assert reported[-1] == "busy: matters, p < 0.0001"
 
 
 def limited(one: PointSummary, by: LimitedBy, at_most: float | None = None, **given: Any) -> PointSummary:

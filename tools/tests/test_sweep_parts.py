@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a sweep's analysis: statistics, outliers, rules, variance, what to change."""
+"""The parts of a sweep's analysis: statistics, losses, variance, what to change."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -14,9 +14,7 @@ from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
 from xdplab.analysis.sweep.changes import advise
 from xdplab.analysis.sweep.effects import LevelEffect, anova
 from xdplab.analysis.sweep.importance import Importance
-from xdplab.analysis.sweep.outliers import lossy, split
-from xdplab.analysis.sweep.published import holds
-from xdplab.analysis.sweep.rules import find_rules, words_of
+from xdplab.analysis.sweep.losses import lossy
 from xdplab.analysis.sweep.table import ABSENT, tables
 from xdplab.model import InputError, Path, Pipeline, Point, StudySpec, TrafficSpec
 from xdplab.model.study import Scalar
@@ -149,19 +147,7 @@ def test_a_level_that_was_measured_nowhere_is_no_level() -> None:
     assert {factor.name: factor.levels for factor in found.factors} == {"a": (0, 1), "b": (0, 1)}
 
 
-# outliers
-
-
-def test_both_outlier_rules_of_the_study_are_applied_with_their_reasons() -> None:
-    rows = [configuration({"a": n}, mean) for n, mean in enumerate((10.0, 190.0, 200.0, 800_000.0))]
-    kept, out = split(table(rows), 195.0, {})
-    assert [row.statistics.mean_us for row in kept.rows] == [10.0, 190.0]
-    assert ["kernel's own path" in each.reason for each in out] == [True, False]
-    assert "interval between probes" in out[1].reason
-    assert len(split(table(rows), None, {})[1]) == 1
-
-
-def test_who_loses_frames_is_an_outlier_and_by_chance_alone_nobody_is() -> None:
+def test_who_loses_more_frames_than_chance_is_told() -> None:
     losses = {0: 0.0, 1: 0.4, 2: 0.0009, 3: 0.000002}
     rows = [configuration({"ring": n}, 6.0 if loss else 10.0, loss_ratio=loss) for n, loss in losses.items()]
     found = lossy(table(rows))
@@ -169,7 +155,6 @@ def test_who_loses_frames_is_an_outlier_and_by_chance_alone_nobody_is() -> None:
         "ring=1": "lost more than 0.1 % of the frames",
         "ring=2": "lost more frames than the default configuration",
     }
-    assert [row.title for row in split(table(rows), None, found)[0].rows] == ["ring=0", "ring=3"]
 
 
 def test_a_percentile_is_a_rank_of_what_was_sent() -> None:
@@ -183,57 +168,6 @@ def test_a_percentile_is_a_rank_of_what_was_sent() -> None:
     assert all_of_it.statistics.median_us < survivors.statistics.median_us
     assert all_of_it.by_repetition[0].p99_us is not None
     assert survivors.by_repetition[0].p99_us is None
-
-
-# rules
-
-
-@settings(max_examples=25)
-@given(st.lists(st.booleans(), min_size=16, max_size=16).filter(lambda bits: 0 < sum(bits) < 16))
-def test_rules_of_any_function_of_four_switches_are_exact(bits: list[bool]) -> None:
-    rows = factorial({"a": 2, "b": 2, "c": 2, "d": 2, "idle": 4}, lambda **_: 1.0)
-    found = table(rows)
-    labels = [
-        int(bits[row.levels["a"] * 8 + row.levels["b"] * 4 + row.levels["c"] * 2 + row.levels["d"]]) for row in rows
-    ]  # type: ignore[operator]
-    rules = find_rules(found, labels, shuffles=1)
-    for rule in rules.rules:
-        if (rule.precision, rule.coverage) == (1, 1):
-            assert "idle" not in rule.factors
-    if sum(bits) in (1, 15):  # one conjunction: no tree is too shallow for it
-        assert all((rule.precision, rule.coverage) == (1, 1) for rule in rules.rules)
-
-
-def test_rules_speak_of_switches_numbers_and_words() -> None:
-    on, ring, mode = (
-        Factor(name=name, levels=levels, default=levels[0])
-        for name, levels in (("on", (False, True)), ("ring", (0, 256, 512)), ("mode", ("native", "generic", "offload")))
-    )
-    said = {
-        words_of(on, frozenset({True})), words_of(on, frozenset({False})), words_of(ring, frozenset({0})),
-        words_of(ring, frozenset({0, 256})), words_of(ring, frozenset({256, 512})), words_of(ring, frozenset({512})),
-        words_of(ring, frozenset({0, 512})), words_of(mode, frozenset({"native"})),
-        words_of(mode, frozenset({"native", "offload"})),
-    }  # fmt: skip
-    assert said == {
-        "on", "not on", "ring = 0", "ring < 512", "ring ≥ 256", "ring = 512", "ring ≠ 256", "mode = native",
-        "mode ≠ generic",
-    }  # fmt: skip
-
-
-def test_a_rule_is_shortened_and_its_fit_is_counted() -> None:
-    rows = factorial({"a": 2, "b": 2, "c": 2, "d": 3}, lambda **_: 1.0)
-    labels = [int(row.levels["a"] == 1 and row.levels["d"] == 2) for row in rows]
-    labels[0] = 1  # one that no setting explains
-    found = find_rules(table(rows), labels)
-    assert found.rules[1].text == "a and d = 2"
-    assert (found.rules[1].precision, found.rules[1].coverage) == (1.0, 0.8)
-
-
-def test_settings_do_not_explain_groups_drawn_at_random() -> None:
-    rows = factorial({"a": 2, "b": 2, "c": 2, "d": 8}, lambda **_: 1.0)
-    rng = np.random.default_rng(5)
-    assert not any(find_rules(table(rows), rng.integers(0, 2, len(rows)).tolist()).explained for _ in range(3))
 
 
 # effects
@@ -378,21 +312,6 @@ def test_what_one_half_of_the_repetitions_shows_alone_is_not_advised(repetitions
     ]
     found = advise(table(rows), ["a"], {})
     assert (found.changes, found.sentence) == ((), f"No change from the default is confirmed to help: {why}.")
-
-
-# published rules
-
-
-def test_a_published_rule_is_read_as_written() -> None:
-    both = {"poll": ["rx", "tx"]}
-    assert holds("a and not poll", {"a": True, "rx": False, "tx": False}, both)
-    assert not holds("a and not poll", {"a": True, "rx": False, "tx": True}, both)
-    assert holds("not a or (rx and tx)", {"a": True, "rx": True, "tx": True}, both)
-    with pytest.raises(KeyError):
-        holds("a and poll", {"a": False, "rx": True}, both)
-    for wrong in ("a ==", "a == b", "f(a)", "__import__('os')"):
-        with pytest.raises(InputError):
-            holds(wrong, {"a": True, "b": True}, both)
 
 
 def test_a_study_without_the_key_is_no_sweep() -> None:

@@ -3,12 +3,10 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 from lab import records
 from lab.reading import a_run
 from robot.api import SkipExecution
-from test_sweep_parts import factorial, table
 from threadpoolctl import threadpool_limits
 
 from dev.bench_sweeps import judge
@@ -18,7 +16,6 @@ from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.analysis.sweep.analyse import judge_settings
 from xdplab.analysis.sweep.importance import EFFECT
-from xdplab.analysis.sweep.rules import find_rules
 from xdplab.analysis.sweep.table import tables
 from xdplab.robot.library import XdplabLibrary
 
@@ -33,16 +30,15 @@ def analysed(seed: int, **changes: Any) -> SweepAnalysis:
 
 
 def judged(seed: int, **changes: Any) -> dict[str, Importance]:
-    """What is said of the settings, the most important first, without groups and rules."""
+    """What is said of the settings, the most important first."""
     (whole,) = tables(*planted(seed, **changes))
     with threadpool_limits(1):  # as analyse_sweep has it
-        return {each.factor: each for each in judge_settings(whole, forest=False)[0]}
+        return {each.factor: each for each in judge_settings(whole)[0]}
 
 
-@pytest.mark.parametrize("outliers_above_us", [pytest.param(None, marks=pytest.mark.slow), 200.0])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
-def test_the_order_is_right_with_and_without_outliers(seed: int, outliers_above_us: float | None) -> None:
-    found = analysed(seed, outliers_above_us=outliers_above_us)
+def test_the_order_is_right(seed: int) -> None:
+    found = analysed(seed)
     assert [each.factor for each in found.importance if each.matters] == [DOMINATING, MIDDLE]
     assert [each.factor for each in found.importance[:2]] == [DOMINATING, MIDDLE]
     assert {each.factor for each in found.importance if each.verdict == "no effect seen"} == set(IDLE)
@@ -51,16 +47,6 @@ def test_the_order_is_right_with_and_without_outliers(seed: int, outliers_above_
     assert found.advice.default_us == pytest.approx(450, rel=0.15)
     assert found.advice.reached_us == pytest.approx(10, rel=0.15)
     assert {change.factor for change in found.advice.changes} == {DOMINATING, MIDDLE}
-    assert bool(found.outliers) == (outliers_above_us is not None)
-
-
-def test_the_summary_tells_the_rule_of_the_outliers_and_where_they_are_left_out() -> None:
-    found = analysed(0, outliers_above_us=200.0)
-    assert len(found.clustering.labels) == 16
-    assert found.summary[-1] == (
-        "16 of 32 configurations are outliers (median above the kernel's own path (200 µs)); they are those with not "
-        "dominating; the groups leave them out."
-    )
 
 
 def test_a_slow_level_that_is_noisy_hides_no_other_setting() -> None:
@@ -122,16 +108,6 @@ def test_a_planted_effect_is_found_and_never_denied(design: Any) -> None:
     assert (small.denied, large.denied) == (0.0, 0.0)
     if design.name.startswith("full"):
         assert large.gained >= 0.9
-
-
-@pytest.mark.slow
-def test_random_groupings_are_explained_no_more_often_than_the_p_value_says() -> None:
-    """With one depth for all shuffles, that of the real labels, a third of them had a p of 0.2 or less."""
-    rows = factorial({"a": 2, "b": 2, "c": 2, "d": 3}, lambda **_: 1.0)
-    rng = np.random.default_rng(1)
-    groupings = [rng.integers(0, 2, len(rows)).tolist() for _ in range(30)]
-    p_values = [find_rules(table(rows), each, seed=n, shuffles=9).p_value for n, each in enumerate(groupings)]
-    assert sum(p <= 0.2 for p in p_values) <= 0.2 * len(p_values)
 
 
 def test_too_few_configurations_are_counted_in_one_sentence() -> None:

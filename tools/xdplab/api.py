@@ -13,6 +13,17 @@ from xdplab import app
 from xdplab.analysis import compare_points as compare_points
 from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
 from xdplab.analysis.run import Run as Run
+from xdplab.analysis.sweep import (
+    Configuration as Configuration,
+    Factor as Factor,
+    Importance as Importance,
+    SweepAnalysis as SweepAnalysis,
+    Table as Table,
+    analyse_sweep as analyse_sweep,
+)
+from xdplab.analysis.sweep.effects import response as response
+from xdplab.analysis.sweep.losses import lossy as lossy
+from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, tables as sweep_tables
 from xdplab.analysis.tables.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
 from xdplab.forwarders import Dut as Dut, Forwarder as Forwarder
 from xdplab.forwarders.base import (
@@ -78,8 +89,19 @@ from xdplab.model import (
     Unsupported as Unsupported,
     XdplabError as XdplabError,
 )
+from xdplab.model.cells import columns as text_table
+from xdplab.model.design import TESTER as TESTER, same_level as same_level
+from xdplab.model.digits import significant as significant
+from xdplab.model.extras import need as need
+from xdplab.model.published import (
+    Published as Published,
+    PublishedCluster as PublishedCluster,
+    PublishedTable as PublishedTable,
+    published_table as published_table,
+)
+from xdplab.model.study import Scalar as Scalar
 from xdplab.runner import Listener as Listener
-from xdplab.testers import Tester as Tester, TesterContext as TesterContext
+from xdplab.testers import Tester as Tester, TesterContext as TesterContext, make_tester as make_tester
 from xdplab.testers.base import RxChoice as RxChoice
 from xdplab.tools import project_root as project_root
 

@@ -29,7 +29,6 @@ from xdplab.model import (
     validated,
 )
 from xdplab.model.errors import meant
-from xdplab.model.extras import need
 from xdplab.model.programs import refuse_programs
 from xdplab.report import write_report
 from xdplab.results import RunFolder, new_run
@@ -153,8 +152,6 @@ def prepare(study: StudySpec, allowed_programs: Iterable[str] = ()) -> Prepared:
         InputError: something in it cannot be, a part is missing, or it names a program that is not allowed.
     """
     study.check_references()
-    if study.sweep is not None:
-        need("sweeps", f"study {study.name}: what its sweep shows")  # before hours of it are measured
     testbed = read_testbed(study.testbed, testbeds_folder())
     study = study.on(testbed)
     testers = tuple(make_tester(name) for name in study.all_testers)

@@ -113,7 +113,6 @@ def beside(document: Document, run: Run) -> Iterator[PublishedVsMeasured]:
         if part.study == run.record.study.name:
             yield from (_row(row, run) for row in part.rows)
     yield from _figures(document, run)
-    yield from _clusters(document, run)
 
 
 def _row(row: WhereOurs, run: Run) -> PublishedVsMeasured:
@@ -162,24 +161,4 @@ def _figures(document: Document, run: Run) -> Iterator[PublishedVsMeasured]:
                     what=f"{one.of} over {one.to}, {row.setting}",
                     published=f"{span(one.ratio)} times",
                     here=with_reason(compared) if compared else "not measured",
-                )
-
-
-def _clusters(document: Document, run: Run) -> Iterator[PublishedVsMeasured]:
-    """Of a sweep that names published tables: each cluster, and the configurations of ours that meet its rule."""
-    sweep = run.record.study.sweep
-    if sweep is None or not [*_of(document, sweep.published)]:
-        return
-    from xdplab.analysis.sweep.published import compare_published
-
-    for analysis in run.sweeps:
-        for table in compare_published(analysis, run.record.study):
-            for row in table.rows:
-                ours = (
-                    "" if row.mean_us is None else f"{significant(row.mean_us)} µs over {row.configurations} settings"
-                )
-                yield PublishedVsMeasured(
-                    what=f"{table.title}, cluster {row.published.cluster}: {row.published.rule}",
-                    published=f"{significant(row.published.mean_us)} µs",
-                    here=ours or row.missing,
                 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from xdplab import app
 from xdplab.analysis.words import interval_text
-from xdplab.cli.tables import columns
+from xdplab.model.cells import columns
 from xdplab.measure.measured import Spread
 from xdplab.model import InputError, Model, StreamSpec, TestbedSpec, TrialResult, TrialSpec
 from xdplab.runner import interruptible, low_latency, recover

@@ -155,39 +155,20 @@ def calibrate(
 def analyse(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     as_json: AsJson = False,
-    under_load: Annotated[
-        Path | None, typer.Option("--under-load", help="write the study of each group's best under load")
-    ] = None,
-    bandwidth_bps: Annotated[
-        float | None, typer.Option("--bandwidth-bps", min=1, help="of the medium, for --under-load")
-    ] = None,
     results: ResultsThere = None,
 ) -> None:
-    """Print which settings of a sweep matter: groups of configurations, their rules, importance, what to change.
+    """Print which settings of a sweep matter, by how much, and what to change.
 
     Example: xdplab analyse latest
     """
-    import yaml
-
     from xdplab import app
-    from xdplab.analysis.sweep.follow_up import follow_up
-    from xdplab.analysis.sweep.published import compare_published
     from xdplab.cli.analyse import sweep_text
 
-    read = app.sweep_of(run, results or results_folder())
-    found, study = read.sweeps, read.record.study
-    if under_load:
-        study_file = follow_up(read.record, found[0], bandwidth_bps)
-        under_load.write_text(yaml.safe_dump(study_file, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    found = app.sweep_of(run, results or results_folder()).sweeps
     if as_json:
-        output = [
-            each.model_dump(mode="json")
-            | {"published": [b.model_dump(mode="json") for b in compare_published(each, study)]}
-            for each in found
-        ]
-        print(json.dumps(output, indent=1))
-        return
-    print("\n\n".join(sweep_text(each, compare_published(each, study)) for each in found))
+        print(json.dumps([each.model_dump(mode="json") for each in found], indent=1))
+    else:
+        print("\n\n".join(map(sweep_text, found)))
 
 
 @cli.command(rich_help_panel=_MEASURE)

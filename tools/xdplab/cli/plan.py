@@ -4,7 +4,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from xdplab.cli.tables import columns
+from xdplab.model.cells import columns
 from xdplab.model import Point, StudySpec
 from xdplab.model.digits import number_of
 from xdplab.model.naming import RATES, unusual

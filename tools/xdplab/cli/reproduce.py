@@ -57,7 +57,7 @@ def reproduce(
 
 def _text(name: str, document: "Document", results: Path) -> str:
     from xdplab.analysis.documents import beside, newest_run
-    from xdplab.cli.tables import columns
+    from xdplab.model.cells import columns
 
     lines = [f"{name}: {document.title} ({document.authors})"]
     for part in document.parts:

@@ -20,7 +20,7 @@ from xdplab.measure import Method, figure
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, plain
-from xdplab.model.cells import spreadsheet_row
+from xdplab.model.cells import columns, spreadsheet_row
 from xdplab.model.digits import number
 
 #: Columns of a terminal.
@@ -40,18 +40,6 @@ def run_text(read: Run, trials: Iterable[TrialRecord] = ()) -> str:
     return "\n\n".join(
         filter(None, [wrapped(read.answer.text().split("\n")), table, wrapped([*goals, *read.findings])])
     )
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Left-aligned first column, right-aligned others, two spaces between."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials: Iterable[TrialRecord] = ()) -> str:

@@ -14,7 +14,6 @@ from xdplab.analysis.published import reproduction
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import SweepAnalysis
 from xdplab.analysis.sweep.effects import p_words
-from xdplab.analysis.sweep.published import compare_published
 from xdplab.analysis.words import with_reason
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.point import PointSummary
@@ -252,15 +251,10 @@ class XdplabLibrary:
 
     @keyword
     def sweep_was_analysed(self) -> None:
-        """Log groups and rules; pass when, with more than one group, each has its rule; skip with too little to say."""
+        """Log what was found; skip with too little to say."""
         for found in self._analysed():
-            for line in (found.clustering.reason, *found.summary):
+            for line in found.summary:
                 logger.info(line)
-            for rule in found.rules.rules:
-                fit = f"precision {rule.precision:.0%}, coverage {rule.coverage:.0%}"
-                logger.info(f"group {rule.cluster}: {rule.text} ({fit})")
-            if found.clustering.k > 1 and len(found.rules.rules) != found.clustering.k:
-                raise AssertionError(f"{found.clustering.k} groups have {len(found.rules.rules)} rules")
 
     @keyword
     def setting_matters(self, name: str) -> None:
@@ -272,19 +266,9 @@ class XdplabLibrary:
             if one.undecided:
                 raise SkipExecution(f"{found.title}: {name}: {one.verdict}: {one.why}")
             chance = "" if one.p is None else f", p {p_words(one.p)}"
-            logger.info(f"{name}: {one.verdict}, importance {number(one.permutation)}{chance}")
+            logger.info(f"{name}: {one.verdict}{chance}")
             if not one.matters:
                 raise AssertionError(f"{name}: {one.verdict}: {one.why}")
-
-    @keyword
-    def published_tables_are_compared(self) -> None:
-        """Log what agrees with the published tables that the study names, and what does not."""
-        compared = [table for found in self._analysed() for table in compare_published(found, self._run.record.study)]
-        if not compared:
-            raise SkipExecution("the study names no published table")
-        for table in compared:
-            for claim in table.claims:
-                logger.info(f"{table.title}: {claim.statement}: {claim.verdict} ({claim.ours})")
 
     def _analysed(self) -> list[SweepAnalysis]:
         if not self._run.sweeps:

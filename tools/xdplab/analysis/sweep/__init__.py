@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which settings matter: statistics per configuration, outliers, groups, rules, importance, what to change.
+"""Which settings matter: statistics per configuration, effects, what to change.
 
-scikit-learn and scipy.stats take a second to import and are imported by the functions that need them.
+scipy.stats takes a second to import and is imported by the functions that need it.
 """
 
 from xdplab.analysis.sweep.analyse import (
-    SHOWN as SHOWN,
     SweepAnalysis as SweepAnalysis,
     analyse_sweep as analyse_sweep,
     is_sweep as is_sweep,

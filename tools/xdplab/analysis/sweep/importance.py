@@ -4,18 +4,12 @@
 A setting *matters* when one of its levels differs from the default level, or an interaction by two with it does
 (`effects`). Of one that does not, *no effect seen* is said only where the corrected intervals of all its levels lie
 within a factor of `EFFECT` of the default; else it is *too little to tell*.
-
-Importance is shown with that and decides nothing: a forest of trees is grown on four fifths of the configurations; on
-the rest, one setting is shuffled, and what the prediction loses is that setting's importance (Breiman 2001), as a share
-of the variance of the logarithm of the latency, with the middle 95 % over folds.
 """
 
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
-from xdplab.analysis.sweep.effects import MIN_REPETITIONS, Anova, LevelEffect, response
+from xdplab.analysis.sweep.effects import MIN_REPETITIONS, Anova, LevelEffect
 from xdplab.analysis.sweep.table import ABSENT, Factor, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
@@ -23,9 +17,6 @@ from xdplab.model.study import Scalar
 
 #: Ratio between a level and the default: what does not exclude this one cannot say that a setting does nothing.
 EFFECT = 1.25
-_FOLDS, _REPEATS, _SHUFFLES, _TREES = 5, 2, 5, 40
-#: Fewer configurations than this are too few for folds.
-MIN_CONFIGURATIONS = 10
 
 Verdict = Literal["matters", "no effect seen", "too little to tell"]
 
@@ -35,9 +26,6 @@ class Importance(Model):
 
     factor: str
     default: Scalar
-    permutation: float | None = None
-    low: float | None = None
-    high: float | None = None
     #: Share of the variance: of the setting alone, and of its interactions.
     main_share: float
     interaction_share: float
@@ -85,25 +73,17 @@ def ratio_words(ratio: float) -> str:
     return f"{significant(100 * (ratio - 1), 2)} %" if ratio < 2 else f"{significant(ratio, 2)} times"
 
 
-def importances(table: Table, found: Anova, losses: np.ndarray | None = None) -> tuple[Importance, ...]:
-    """All settings of a table, those that matter first.
-
-    Args:
-        table: the configurations.
-        found: their effects.
-        losses: what `permutations` gives, where it is asked.
-    """
+def importances(table: Table, found: Anova) -> tuple[Importance, ...]:
+    """All settings of a table, those that matter first."""
     result = []
-    for number, factor in enumerate(table.factors):
+    for factor in table.factors:
         own = [effect for effect in found.effects if factor.name in effect.factors]
         pairs = [effect for effect in own if len(effect.factors) == 2]
         known = [effect.p for effect in own if effect.p is not None]
-        lost = losses[number] if losses is not None else None
         result.append(
             Importance(
                 factor=factor.name,
                 default=factor.default,
-                **({} if lost is None else dict(zip(("low", "permutation", "high"), _middle(lost), strict=True))),
                 main_share=sum(effect.share for effect in own if len(effect.factors) == 1),
                 interaction_share=sum(effect.share for effect in pairs),
                 p=min(known, default=None),
@@ -113,33 +93,7 @@ def importances(table: Table, found: Anova, losses: np.ndarray | None = None) ->
                 levels=found.levels[factor.name],
             )
         )
-    return tuple(sorted(result, key=lambda each: (not each.matters, -(each.permutation or 0.0), -each.main_share)))
-
-
-def permutations(table: Table, seed: int = 0) -> np.ndarray | None:
-    """What the prediction loses by each setting, shape (settings, folds); None: too few configurations."""
-    from sklearn.ensemble import ExtraTreesRegressor
-    from sklearn.inspection import permutation_importance
-    from sklearn.model_selection import RepeatedKFold
-
-    logs = response(table)
-    if len(logs) < MIN_CONFIGURATIONS or not logs.var():
-        return None
-    levels = np.array(
-        [[factor.levels.index(row.levels[factor.name]) for factor in table.factors] for row in table.rows]
-    )
-    losses = []
-    for train, test in RepeatedKFold(n_splits=_FOLDS, n_repeats=_REPEATS, random_state=seed).split(levels):
-        forest = ExtraTreesRegressor(_TREES, random_state=seed, n_jobs=1).fit(levels[train], logs[train])
-        lost = permutation_importance(
-            forest, levels[test], logs[test], scoring="neg_mean_squared_error", n_repeats=_SHUFFLES, random_state=seed
-        )
-        losses.append(lost.importances_mean / logs.var())
-    return np.array(losses).T
-
-
-def _middle(losses: Sequence[float] | np.ndarray) -> list[float]:
-    return [float(np.quantile(losses, q)) for q in (0.025, 0.5, 0.975)]
+    return tuple(sorted(result, key=lambda each: (not each.matters, -each.main_share)))
 
 
 def _visible(levels: Sequence[LevelEffect], factor: Factor) -> float | None:

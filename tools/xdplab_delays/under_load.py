@@ -8,17 +8,15 @@ loop, the next as soon as the last is back.
 
 from typing import Any
 
-from xdplab.analysis.sweep.analyse import SweepAnalysis
-from xdplab.model import InputError, Point, RunRecord
-from xdplab.model.design import TESTER, same_level
-from xdplab.testers import make_tester
+from xdplab.api import TESTER, InputError, Point, RunRecord, make_tester, same_level
+from xdplab_delays.analyse import DelayAnalysis
 
 PER_GROUP = 2
 #: Of a closed loop: more than any path carries.
 _ENDLESS_PPS = 100e6
 
 
-def follow_up(run: RunRecord, found: SweepAnalysis, bandwidth_bps: float | None = None) -> dict[str, Any]:
+def under_load(run: RunRecord, found: DelayAnalysis, bandwidth_bps: float | None = None) -> dict[str, Any]:
     """The study file as a mapping.
 
     Args:
@@ -33,15 +31,15 @@ def follow_up(run: RunRecord, found: SweepAnalysis, bandwidth_bps: float | None 
     bandwidth = bandwidth_bps or study.traffic.line_rate_bps
     if bandwidth is None:
         raise InputError("under load: the equation needs the bandwidth of the medium: --bandwidth-bps")
-    frame_bytes = run.points[found.configurations[0].point_id].traffic.frame_bytes
+    frame_bytes = run.points[found.sweep.configurations[0].point_id].traffic.frame_bytes
     if isinstance(frame_bytes, str):
         raise InputError(f"under load: the equation needs one frame size, the sweep was of {frame_bytes}")
-    smallest_s = min(row.statistics.min_us for row in found.configurations) / 1e6
+    smallest_s = min(row.statistics.min_us for row in found.sweep.configurations) / 1e6
     rate_pps = bandwidth * smallest_s / (8 * frame_bytes)
     chosen = [
         row
-        for group in found.clustering.clusters
-        for row in [r for r in found.configurations if found.clustering.labels.get(r.point_id) == group.number][
+        for group in found.groups.clusters
+        for row in [r for r in found.sweep.configurations if found.groups.labels.get(r.point_id) == group.number][
             :PER_GROUP
         ]
     ]

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xdplab.analysis.sweep.table import RESOLUTION, Configuration, Table, log_features
-from xdplab.model import Model
+from xdplab.api import RESOLUTION, Configuration, Model, Table, log_features
 
 MIN_GAP = 2.0
 MIN_SILHOUETTE = 0.5

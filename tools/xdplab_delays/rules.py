@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xdplab.analysis.sweep.table import Factor, Table
-from xdplab.model import Model
-from xdplab.model.study import Scalar
+from xdplab.api import Factor, Model, Scalar, Table
 
 MAX_DEPTH = 6
 #: A leaf has at least two configurations, and this share of them all: fewer may be in the wrong group.

@@ -4,19 +4,24 @@
 import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from xdplab.analysis.sweep.importance import Importance
-from xdplab.analysis.sweep.rules import is_off, is_on
-from xdplab.analysis.sweep.table import Configuration
-from xdplab.model import InputError, Model, StudySpec
-from xdplab.model.design import same_level
-from xdplab.model.published import Published, PublishedCluster, PublishedTable, published_table
-
-if TYPE_CHECKING:
-    from xdplab.analysis.sweep.analyse import SweepAnalysis
+from xdplab.api import (
+    Configuration,
+    Importance,
+    InputError,
+    Model,
+    Published,
+    PublishedCluster,
+    PublishedTable,
+    StudySpec,
+    published_table,
+    same_level,
+)
+from xdplab_delays.analyse import DelayAnalysis
+from xdplab_delays.rules import is_off, is_on
 
 #: An order agrees, or is the other one, where chance alone gives it less often than this.
 _CHANCE = 0.05
@@ -88,7 +93,7 @@ def names_of(rule: str, stands_for: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(name for each in found for name in stands_for.get(each, [each])))
 
 
-def compare_published(found: "SweepAnalysis", study: StudySpec) -> list[PublishedComparison]:
+def compare_published(found: DelayAnalysis, study: StudySpec) -> list[PublishedComparison]:
     """Every table that the study names, next to ours."""
     spec = study.sweep
     return (
@@ -99,7 +104,7 @@ def compare_published(found: "SweepAnalysis", study: StudySpec) -> list[Publishe
 
 
 def published_comparison(
-    found: "SweepAnalysis", study: Published, table: PublishedTable, names: Mapping[str, str]
+    found: DelayAnalysis, study: Published, table: PublishedTable, names: Mapping[str, str]
 ) -> PublishedComparison:
     """Compare.
 
@@ -110,22 +115,22 @@ def published_comparison(
         names: our setting -> theirs, where they differ by more than what stands before a dot; `THEIRS=LEVEL` when
             theirs is a switch that is on at that level of ours.
     """
-    bare = {factor.name: factor.name.rpartition(".")[2] for factor in found.factors}
+    bare = {factor.name: factor.name.rpartition(".")[2] for factor in found.sweep.factors}
     written = {name: names.get(name, names.get(short, short)) for name, short in bare.items()}
     theirs = {name: text.partition("=")[0] for name, text in written.items()}
     on_levels = {text.partition("=")[0]: text.partition("=")[2] for text in written.values()}
-    settings = {row.point_id: _settings(row, theirs, on_levels) for row in found.configurations}
+    settings = {row.point_id: _settings(row, theirs, on_levels) for row in found.sweep.configurations}
     known = {name for each in settings.values() for name in each}
-    members = _members(found.configurations, settings, study, table)
+    members = _members(found.sweep.configurations, settings, study, table)
     rows = tuple(_row(cluster, members, found, study, known) for cluster in table.clusters)
     used = list(dict.fromkeys(name for c in table.clusters for name in names_of(c.rule, study.stands_for)))
-    importance = {theirs[each.factor]: each for each in found.importance}
+    importance = {theirs[each.factor]: each for each in found.sweep.importance}
     claims = [_order(rows), _number(found, table, rows)]
     claims += [_matters(name, importance, matters=True) for name in used]
     claims += [_matters(name, importance, matters=False) for name in table.insignificant]
     claims += [_worse(name, importance) for name in table.worse]
-    same = found.quantity == study.quantity
-    note = "" if same else f"Theirs are {study.quantity} latencies, ours {found.quantity}: only the order compares."
+    same = found.sweep.quantity == study.quantity
+    note = "" if same else f"Theirs are {study.quantity} latencies, ours {found.sweep.quantity}: only the order compares."
     return PublishedComparison(
         source=study.source,
         setup=study.setup,
@@ -172,12 +177,12 @@ def _members(
 
 
 def _row(
-    cluster: PublishedCluster, members: Mapping[int, Sequence[Configuration]], found: "SweepAnalysis",
+    cluster: PublishedCluster, members: Mapping[int, Sequence[Configuration]], found: DelayAnalysis,
     study: Published, known: set[str],
 ) -> Row:  # fmt: skip
     rows = members[cluster.cluster]
     absent = [name for name in names_of(cluster.rule, study.stands_for) if name not in known]
-    labels = Counter(found.clustering.labels.get(row.point_id) for row in rows)
+    labels = Counter(found.groups.labels.get(row.point_id) for row in rows)
     group, count = labels.most_common(1)[0] if labels else (None, 0)
     means = np.array([row.statistics.mean_us for row in rows])
     spread = np.mean([row.statistics.std_us**2 for row in rows]) + means.var() if rows else None
@@ -211,9 +216,9 @@ def _order(rows: Sequence[Row]) -> Claim:
     )
 
 
-def _number(found: "SweepAnalysis", table: PublishedTable, rows: Sequence[Row]) -> Claim:
+def _number(found: DelayAnalysis, table: PublishedTable, rows: Sequence[Row]) -> Claim:
     statement = f"{table.clusters_in_text} clusters by the text, {len(table.clusters)} by the table"
-    k, theirs = found.clustering.k, {table.clusters_in_text, len(table.clusters)}
+    k, theirs = found.groups.k, {table.clusters_in_text, len(table.clusters)}
     if k == 1 or not any(row.configurations for row in rows):
         ours = "none stands apart" if k == 1 else f"{k}, of other settings than theirs"
         return Claim(statement=statement, ours=ours, verdict="undecided")

@@ -181,6 +181,17 @@ def format_of_data() -> None:
     print(data_format(), end="")
 
 
+@cli.command("drawing")
+def drawing() -> None:
+    """Print the drawing of docs/architecture.md, made of the imports.
+
+    Example: python tools/dev drawing
+    """
+    from dev.drawing import drawing as drawn
+
+    print(drawn())
+
+
 @cli.command("man")
 def man() -> None:
     """Print the man page, made of what the commands say of themselves; the wheel has it.

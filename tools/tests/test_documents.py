@@ -6,6 +6,7 @@ import re
 import pytest
 
 from dev.data_format import data_format, own_methods
+from dev.drawing import drawing
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.measure import TrialFigures, method_class, method_names
 from xdplab.methods.breakdown.figures import BreakdownRecord
@@ -37,6 +38,22 @@ def text_of(document: str) -> str:
 def test_the_data_format_is_what_the_models_say() -> None:
     """Else: python tools/dev data-format > docs/data-format.md."""
     assert text_of("docs/data-format.md") == data_format()
+
+
+def test_the_drawing_of_the_core_is_that_of_its_imports() -> None:
+    """Else: python tools/dev drawing."""
+    assert f"```text\n{drawing()}\n```" in text_of("docs/architecture.md")
+
+
+def test_each_stop_of_a_walk_is_there_and_no_walk_has_more_than_six() -> None:
+    walks = text_of("docs/architecture.md").partition("## Five walks")[2].partition("\n## ")[0].split("\n**From ")[1:]
+    assert len(walks) == 5
+    for walk in walks:
+        stops = re.findall(r"^\d\. `(\w+)` \(`([\w/.]+)`\)", walk, re.MULTILINE)
+        assert len(re.findall(r"^\d\. ", walk, re.MULTILINE)) == len(stops) <= 6
+        for name, file in stops:
+            text = (ROOT / ("" if file.startswith("bpf") else "tools/xdplab") / file).read_text(encoding="utf-8")
+            assert re.search(rf"\b(def|class|int|void) {name}\b", text), (name, file)
 
 
 class Base(Model):

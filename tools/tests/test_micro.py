@@ -307,5 +307,3 @@ def test_runs_are_compared_merged_and_their_series_has_a_trend(results: Path, cl
     stretches = cli("compare", *names, "--json").json()["trend"][0]["stretches"]
     assert [(each["runs"], each["change"]) for each in stretches] == [(4, "first"), (4, "better")]
     assert "rate, Mpps" in cli("compare", names[0], names[-1]).out
-    cli("report", "--all")
-    assert "rate, Mpps" in (results / "merged.html").read_text(encoding="utf-8")

@@ -200,7 +200,7 @@ def test_a_controller_that_is_not_heard_is_gone_though_nobody_closed_its_connect
         time.sleep(0.5)
         agent.line({"op": "beat"})
     assert agent.ask("exists", "/") is True
-    wait_for(lambda: ended(agent.facts["pid"]), "the agent's end", 10)
+    wait_for(lambda: ended(agent.facts["pid"]), "the agent's end")
     assert not runs("sleep", "79")
 
 
@@ -208,7 +208,7 @@ def test_an_agent_whose_answers_nobody_takes_is_ended_by_the_lease_too(folder: P
     agent = Session(folder, lease_s=0.5)
     for _ in range(20):
         agent.send("execute", ["head", "-c", "100000", "/dev/zero"], 5)
-    wait_for(lambda: ended(agent.facts["pid"]), "the agent's end", 10)
+    wait_for(lambda: ended(agent.facts["pid"]), "the agent's end")
 
 
 @pytest.mark.xdist_group("testbed")  # the CPU is this machine's: tests that send frames hold it too

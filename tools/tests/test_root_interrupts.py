@@ -78,7 +78,7 @@ def test_down_after_kill_9_leaves_nothing(lab: Lab, moment: dict[str, Any]) -> N
     assert lab.namespaces()
     down = lab.down()
     assert (down.code, down.complaints) == (0, [])
-    wait_for(lambda: not lab.processes(), "the tester's end", 2)
+    wait_for(lambda: not lab.processes(), "the tester's end")
     lab.assert_nothing_left()
 
 
@@ -92,7 +92,7 @@ def test_down_after_kill_9_gives_hugepages_back(lab: Lab) -> None:
     assert f"hugepages_2m back to {before}" in down.out
     assert hugepages() == before
     assert lab.namespaces() == []
-    wait_for(lambda: not lab.processes(), "the tester's end", 2)
+    wait_for(lambda: not lab.processes(), "the tester's end")
     lab.assert_nothing_left()
 
 
@@ -115,7 +115,7 @@ def test_nothing_runs_on_after_kill_9(lab: Lab, forwarder: str, pipeline: str) -
         method={"name": "latency", "duration_s": 30},
     )
     assert done.code == -signal.SIGKILL
-    wait_for(lambda: not lab.processes(), "the end of tester and forwarder", 10)
+    wait_for(lambda: not lab.processes(), "the end of tester and forwarder")
     assert lab.namespaces()
     assert lab.down().complaints == []
     lab.assert_nothing_left()

@@ -88,7 +88,7 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
         own = processes(session)
         others = set().union(*(processes(each) for key, each in there.items() if key != session.point.id))
         names.update(Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() for pid in others)
-        wait_for(lambda: all(is_asleep(pid, kind) for pid in others), "that the others are stopped", 3)
+        wait_for(lambda: all(is_asleep(pid, kind) for pid in others), "that the others are stopped")
         seen.append((session.point.id, {is_asleep(pid, kind) for pid in own}, {is_asleep(pid, kind) for pid in others}))
         before_ns = ran_ns(others)
         measure(method, session, traffic)
@@ -158,7 +158,7 @@ def test_kill_9_leaves_nobody_asleep(lab: Lab, kind: str) -> None:
     assert len(lab.cgroups()) == (0 if kind == "none" else 2)
     down = lab.down()
     assert down.complaints == []
-    wait_for(lambda: not lab.processes(), "the end of what slept", 3)
+    wait_for(lambda: not lab.processes(), "the end of what slept")
     lab.assert_nothing_left()
 
 
@@ -191,10 +191,10 @@ def test_every_process_sleeps_wherever_it_has_gone(kind: str, tmp_path: Path, mo
         netns = testbed.dut.netns
         helpers = testbed.dut.converse(["sh", "-c", HELPERS], log=tmp_path / "log")
         for count in (3, 4):
-            wait_for(lambda count=count: len(freezer.processes_of(netns)) == count, f"{count} processes", 3)
+            wait_for(lambda count=count: len(freezer.processes_of(netns)) == count, f"{count} processes")
             found = freezer.processes_of(netns)
             testbed.freezer.freeze()
-            wait_for(lambda found=found: all(is_asleep(pid, kind) for pid in found), "that they sleep", 3)
+            wait_for(lambda found=found: all(is_asleep(pid, kind) for pid in found), "that they sleep")
             testbed.freezer.thaw()
             assert not any(is_asleep(pid, kind) for pid in found)
             helpers.send("go on")

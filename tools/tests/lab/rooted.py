@@ -134,7 +134,7 @@ class Lab:
         for path in self.cgroups():
             if (path / "freezer.state").exists():  # else they have ended
                 (path / "freezer.state").write_text("THAWED", encoding="ascii")
-            wait_for(lambda path=path: not (path / "cgroup.procs").read_text(encoding="ascii"), f"the end of {path}", 3)
+            wait_for(lambda path=path: not (path / "cgroup.procs").read_text(encoding="ascii"), f"the end of {path}")
             path.rmdir()
         for name in self.namespaces():
             subprocess.run(["ip", "netns", "delete", name], check=False)

@@ -102,7 +102,7 @@ def test_kill_9(direct, receiver, after):
         programs = ("xdp", "tcx", "filters")
         attached = soon(lambda: direct.attached("c0"), lambda found: any(found[each] for each in programs))
         process.kill()
-        process.wait(5)
+        process.wait(30)
     if not attached["filters"]:
         soon(direct.is_clean, bool)
         return
@@ -121,7 +121,7 @@ def test_a_clsact_of_another_stays(direct):
     try:
         with xdpgen_running(long_run(direct, **receiver)) as process:
             process.kill()
-            process.wait(5)
+            process.wait(30)
         assert direct.attached("c0")["filters"] == 1
         xdpgen(config([direct.port("a0"), direct.port("c0", **receiver)]))
         assert direct.attached("c0") == {"xdp": False, "tcx": 0, "filters": 0, "clsact": True}

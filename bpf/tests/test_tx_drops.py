@@ -71,7 +71,7 @@ class Tap:
 
     def __enter__(self):
         self.thread.start()
-        assert self.opened.wait(5)
+        assert self.opened.wait(30)
         sh("ip", "-n", self.net.ns(self.letter), "link", "set", self.name, "up", "txqueuelen", self.ring)
         return self
 

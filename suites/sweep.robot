@@ -11,8 +11,8 @@ Documentation    Which settings matter: every combination of a study's settings 
 ...              [Ver] Every configuration that this machine has was measured, the others have a reason; where NAPI
 ...              runs shows as what matters, which is known of veth and so tests the sweep itself. Where that
 ...              is too little to tell, or with fewer than six configurations, that test is skipped with the sentence.
-...              [Ref] "Understanding Delays in AF_XDP-based Applications"; `python -m xdplab_delays` makes its groups and
-...              rules, and prints its Tables I and II next to ours.
+...              [Ref] "Understanding Delays in AF_XDP-based Applications"; `python -m xdplab_delays` makes its
+...              groups and rules, and prints its Tables I and II next to ours.
 ...
 ...              The report is results/latest/report.html.
 

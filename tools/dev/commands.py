@@ -27,7 +27,7 @@ _EXITS = {
     "0": "done",
     "1": "a measured result failed a stated limit, or a point failed",
     "2": "bad input or a missing part; one line says what, where and what to do",
-    "3": "a gate found no verdict",
+    "125": "a gate found no verdict",
     "130": "interrupted",
 }
 _WHAT = "Measures software switches on AF_XDP: latency, loss and RFC 2544, next to AF_PACKET, DPDK and the kernel."

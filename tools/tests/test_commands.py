@@ -38,6 +38,8 @@ SYSTEM = {
     "python3",
     "xdplab-env/bin/pip",
     ".",
+    "cd",
+    "git",
 }
 #: What a reader makes of a page before, and what stands for something of his own.
 THEIRS = re.compile(r"(lab|mine|hop|acme-\w+)\.(yaml|dat)|/tmp/lab/.*|[A-Z][A-Z_/.-]*|\.\.\.")
@@ -144,7 +146,7 @@ def program(path: str, words: list[str]) -> None:
 def check(line: str, *, whole: bool) -> None:
     """Raises where a part of the command is not there."""
     line = line.replace("$(xdplab where suites)", "suites").replace("/usr/local/share/xdplab/", "")
-    first, *words = shlex.split(line.partition(" | ")[0].partition(" > ")[0])
+    first, *words = shlex.split(line.removeprefix("git bisect run ").partition(" | ")[0].partition(" > ")[0])
     if first == "xdplab":
         xdplab(words, whole=whole)
     elif first == "robot":
@@ -156,6 +158,8 @@ def check(line: str, *, whole: bool) -> None:
         options = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "suites/pytest").glob("*.py"))
         assert all((ROOT / file).is_file() for file in files), files
         assert all(word.partition("=")[0] in options for word in words if word.startswith("--")), words
+    elif words[:2] == ["-m", "xdplab_delays"]:
+        program("tools/xdplab_delays", words[2:])
     elif words[:1] == ["tools/dev"]:
         typed(typer.main.get_command(dev), words[1:], whole=whole)
     elif first == "python" or first.endswith("bin/python"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay study's own analysis, `xdplab_delays`: groups, rules, outliers, its tables next to ours, where the truth is known."""
+"""The delay study's own analysis, `xdplab_delays`: groups, rules, outliers, its tables next to ours."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -67,7 +68,10 @@ def test_the_command_prints_groups_rules_and_the_tables_of_the_study(results: Pa
 def test_a_run_that_is_no_sweep_is_refused_in_one_line(results: Path) -> None:
     folder = RunFolder(results / "rfc")
     folder.path.mkdir(parents=True)
-    folder.head(records.run_record(records.point(), study={"method": {"name": "rfc2544"}}))
+    points = [records.point(f"fake:seed={n}") for n in range(6)]
+    folder.head(records.run_record(*points))  # no `sweep:`
+    for each in points:
+        folder.append(records.trial(each))
     done = delays(folder.path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -76,8 +80,11 @@ def test_a_run_that_is_no_sweep_is_refused_in_one_line(results: Path) -> None:
 
 def test_it_imports_what_is_promised_to_stay_and_nothing_else() -> None:
     for path in (Path(__file__).parents[1] / "xdplab_delays").glob("*.py"):
-        lines = [line.split()[1] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith(("from xdplab", "import xdplab"))]
-        assert {each for each in lines if not each.startswith("xdplab_delays")} <= {"xdplab.api"}, path
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        named = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+        named |= {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
+        ours = {name for name in named if name.partition(".")[0] == "xdplab"}
+        assert ours <= {"xdplab.api"}, path
 
 
 @settings(max_examples=25)

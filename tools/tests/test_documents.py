@@ -42,7 +42,7 @@ def test_the_data_format_is_what_the_models_say() -> None:
 
 def test_the_drawing_of_the_core_is_that_of_its_imports() -> None:
     """Else: python tools/dev drawing."""
-    assert f"```text\n{drawing()}\n```" in text_of("docs/architecture.md")
+    assert f"```\n{drawing()}\n```" in text_of("docs/architecture.md")
 
 
 def test_each_stop_of_a_walk_is_there_and_no_walk_has_more_than_six() -> None:

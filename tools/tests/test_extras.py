@@ -108,6 +108,16 @@ def test_they_are_away(bare: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_sweep_needs_none_and_the_delay_studys_own_analysis_says_which(bare: Path) -> None:
+    done = xdplab(bare, "run", "many.yaml")
+    assert done.returncode == 0, done.stderr
+    assert "What matters: " in xdplab(bare, "analyse").stdout
+    done = run(bare, "-m", "xdplab_delays")
+    assert done.returncode == 2
+    assert done.stderr.endswith("is not installed; pip install 'xdplab[sweeps]' installs it\n")
+
+
+@pytest.mark.slow
 def test_the_core_works_without_them(bare: Path) -> None:
     """The interface for others, what there is, what is missing, and a study from its trials to its report."""
     assert run(bare, "-c", "import xdplab.api").stderr == ""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gate's verdict: equal things pass, planted slowdowns are found, and what is not certain is never green."""
 
-import csv
 import json
 import re
 import shlex
+import sys
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -264,7 +264,7 @@ def test_git_bisect_finds_the_first_slower_commit_and_goes_past_one_that_cannot_
     step = f'{Path(sys.executable).with_name("xdplab")} gate "$(cat base)" "$(cat new)" {options}'
     subprocess.run([*git, "bisect", "start", "c7", "c0"], check=True, capture_output=True)
     done = subprocess.run(
-        [*git, "bisect", "run", "sh", "-c", step], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
+        [*git, "bisect", "run", "sh", "-c", step], cwd=tmp_path, capture_output=True, text=True, check=False,
     )
     log = subprocess.run([*git, "bisect", "log"], capture_output=True, text=True, check=True).stdout
     assert "[c3]" in re.sub(r"(# skip: \S+) c3", r"\1 [c3]", log), done.stdout + done.stderr
@@ -272,6 +272,26 @@ def test_git_bisect_finds_the_first_slower_commit_and_goes_past_one_that_cannot_
     named = {word.strip("[]") for word in re.findall(r"\bc[34]\b", log.rpartition("possible first bad commit")[0])}
     assert done.returncode == 2, tried  # git's word for several that it may be
     assert named >= {"c3", "c4"}
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        (DoesNotCompile("build=x: make failed (2)"), 125, "unsupported: build=x: make failed (2)"),
+        (HostLost("b: cannot be reached again"), 125, "undecided: b: cannot be reached again"),
+        (InputError("build=x: no such commit"), 2, "build=x: no such commit"),
+    ],
+)
+def test_what_is_no_verdict_is_not_slower(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, raised: Exception, code: int, words: str
+) -> None:
+    def measured(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("xdplab.cli.gate.measured", measured)
+    done = cli("gate", "fake", "fake", *ON_FAKE)
+    assert done.code == code
+    assert words in done.out + done.err
 
 
 def gates_of(workflow: Any) -> list[str]:

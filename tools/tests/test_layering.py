@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from xdplab.measure import method_class, method_names
+from xdplab.measure.figure import COMMON
 from xdplab.tools import project_root
 
 ROOT = project_root()
 PACKAGE = ROOT / "tools" / "xdplab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-IN_FOLDERS = [path for path in MODULES if path.parent.parent == PACKAGE / "methods"]
+IN_FOLDERS = [path for path in MODULES if path.parent.parent == PACKAGE / "methods" and path.parent.name != "shared"]
 
 
 @cache
@@ -102,6 +104,17 @@ def test_nobody_outside_its_folder_asks_which_method_it_is() -> None:
     templates = [path for path in PACKAGE.rglob("*.j2") if path.parent.parent.name != "methods"]
     assert templates
     assert [path.name for path in templates if "method.name" in path.read_text(encoding="utf-8")] == []
+
+
+def test_nobody_outside_its_folder_names_the_figure_of_a_method() -> None:
+    """Only `COMMON` figures are asked for by name; all others are found by the declarations of their methods."""
+    own = {each.key for name in method_names() for each in method_class(name).figures} - {each.key for each in COMMON}
+    assert {"ndr_pps", "mpps", "requests_per_s"} <= own
+    outside = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] != "methods"]
+    named = {
+        (str(path), node.value) for path in outside for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)
+    }
+    assert {(path, value) for path, value in named if value in own} == set()
 
 
 def test_such_a_question_is_seen() -> None:

@@ -294,7 +294,7 @@ def test_settings_are_put_back_when_the_program_does_not_stop(tmp_path: Path) ->
     assert (tmp_path / "dial").read_text(encoding="utf-8") == "7"
 
 
-def test_runs_are_compared_merged_and_their_series_has_a_trend(results: Path, cli: Callable[..., Done]) -> None:
+def test_runs_are_compared_and_their_series_has_a_trend(results: Path, cli: Callable[..., Done]) -> None:
     spec = micro.study(method={"name": "micro", "workloads": ["rxdrop"]})
     (at,) = micro.points_of(spec)
     names = []

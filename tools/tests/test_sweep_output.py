@@ -41,7 +41,7 @@ def run(results: Path, analyses: list[SweepAnalysis], monkeypatch: pytest.Monkey
     return folder
 
 
-def test_the_command_prints_groups_rules_importance_and_the_published_table(
+def test_the_command_prints_what_matters(
     run: RunFolder, cli: Callable[..., Done]
 ) -> None:
     done = cli("analyse", "simulated")

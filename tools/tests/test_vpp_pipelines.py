@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pipelines of VPP against what the real program said: what is missing is named, what is set is read back."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab.papi import DATA, Playback, changed, forwarder_of
 
-from xdplab.forwarders.vpp.pipelines import commands
-from xdplab.model import Path as Way, PointFailed, Unsupported
+from xdplab.model import PointFailed, Unsupported
 
 NEWEST = DATA / "26.10"
 
@@ -75,9 +73,3 @@ def test_the_policer_is_counted_for_vpp_does_not_tell_where_it_has_one(tmp_path:
     assert forwarder.rule_hits() == {"meter": sum(each["rx"] for each in counters.values() if "rx" in each)}
     playback.left.insert(0, {"errors": {}, "answer": {passed.replace("policer", "xconnect"): 200}})
     assert forwarder.rule_hits() == {"meter": 0}
-
-
-def test_the_one_port_of_a_path_back_is_set_by_commands_too(tmp_path: Path) -> None:
-    dut = Playback(NEWEST / "afxdp.json.xz").dut(tmp_path)
-    one = replace(dut, ports=dut.ports[:1], peers=dut.ports[1:], path=Way.HAIRPIN)
-    assert commands(one, ["b0/0"]) == ["set interface l2 xconnect b0/0 b0/0"]

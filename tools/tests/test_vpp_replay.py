@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """VPP forwarders against what real VPPs said: recorded by `python tools/dev record vpp`, played back by `lab.papi`."""
 
-import re
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -260,3 +259,20 @@ def test_an_interruption_passes_through() -> None:
 
     with pytest.raises(Interrupted, match="ended by SIGTERM"):
         VppControl("/nowhere/api.sock", "/nowhere/stats.sock", lambda _: Interrupting())
+
+
+def test_a_configuration_is_compared_with_what_a_vpp_had_in_use() -> None:
+    in_use = Playback(NEWEST / "afxdp.json.xz").recorded["in_use"]
+    asked = {
+        "rundir": "/r",
+        "prefix": "xdplab-1",
+        "buffers": 16384,
+        "page_size": "4K",
+        "plugins": ["af_xdp"],
+        "vdevs": [],
+    }
+    good = rendered("startup.conf.j2", main_cpu=0, worker_cpus=[1], **asked)
+    assert contradictions(good, "/r", in_use) == []
+    wrong = rendered("startup.conf.j2", main_cpu=1, worker_cpus=[], **{**asked, "buffers": 40_000, "page_size": "2M"})
+    found = contradictions(wrong + "\nheapsize { 1 }", "/r", in_use)
+    assert [line.split(":")[0] for line in found] == ["buffers", "buffers", "cpu", "cpu", "heapsize"]

@@ -21,9 +21,10 @@ from xdplab.analysis.sweep import (
     Table as Table,
     analyse_sweep as analyse_sweep,
 )
+from xdplab.analysis.sweep.analyse import MAX_LOSS as MAX_LOSS
 from xdplab.analysis.sweep.effects import response as response
 from xdplab.analysis.sweep.losses import lossy as lossy
-from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, tables as sweep_tables
+from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, tables
 from xdplab.analysis.tables.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
 from xdplab.forwarders import Dut as Dut, Forwarder as Forwarder
 from xdplab.forwarders.base import (
@@ -89,7 +90,7 @@ from xdplab.model import (
     Unsupported as Unsupported,
     XdplabError as XdplabError,
 )
-from xdplab.model.cells import columns as text_table
+from xdplab.model.cells import columns
 from xdplab.model.design import TESTER as TESTER, same_level as same_level
 from xdplab.model.digits import significant as significant
 from xdplab.model.extras import need as need
@@ -106,6 +107,10 @@ from xdplab.testers.base import RxChoice as RxChoice
 from xdplab.tools import project_root as project_root
 
 read_study = app.read_study
+#: Of a sweep, one table for each path and traffic profile.
+sweep_tables = tables
+#: Rows as text, the first column to the left.
+text_table = columns
 
 
 def load(name: str | Path = "latest", results: Path | None = None) -> Run:

@@ -26,17 +26,17 @@ def main(
     ] = None,
     results: Annotated[Path | None, typer.Option(help="folder of run folders (default: results/)")] = None,
 ) -> None:
-    """Print what a sweep shows as the delay study has it: groups of configurations, their rules, its tables beside ours."""
+    """Print what a sweep shows as the delay study has it: groups, their rules, its tables next to ours."""
     try:
         need("sweeps", "xdplab_delays")
         read = load(run, results)
-        found = analyse(read)
+        found = analyse(read) if read.sweeps else []
         if not found:
             raise XdplabError(f"run {read.name}: {read.answer.sentence}")
         if load_study:
             written = under_load(read.record, found[0], bandwidth_bps)
             load_study.write_text(yaml.safe_dump(written, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    except XdplabError as exc:
+    except (XdplabError, OSError) as exc:
         print(f"xdplab_delays: {exc}", file=sys.stderr)
         raise typer.Exit(2) from None
     print(json.dumps([_data(each, read) for each in found], indent=1) if as_json else _text(found, read))

@@ -3,7 +3,18 @@
 
 from collections.abc import Sequence
 
-from xdplab.api import Model, Run, RunRecord, SweepAnalysis, Table, TrialRecord, analyse_sweep, lossy, sweep_tables
+from xdplab.api import (
+    MAX_LOSS,
+    Model,
+    Run,
+    RunRecord,
+    SweepAnalysis,
+    Table,
+    TrialRecord,
+    analyse_sweep,
+    lossy,
+    sweep_tables,
+)
 from xdplab_delays.forest import permutation_importance
 from xdplab_delays.groups import Clustering, cluster
 from xdplab_delays.outliers import Outlier, reference_us, split
@@ -89,7 +100,7 @@ def _analyse(table: Table, run: RunRecord, sweep: SweepAnalysis) -> DelayAnalysi
         outlier_rule=outlier_rule,
         groups=grouped,
         rules=find_rules(kept, [grouped.labels[row.point_id] for row in kept.rows]),
-        importance=permutation_importance(table),
+        importance=permutation_importance(table.only([row.loss_ratio <= MAX_LOSS for row in table.rows])),
     )
 
 

@@ -32,4 +32,6 @@ def permutation_importance(table: Table, seed: int = 0) -> dict[str, tuple[float
         )
         losses.append(lost.importances_mean / logs.var())
     middle = np.quantile(np.array(losses), (0.025, 0.5, 0.975), axis=0)
-    return {each.name: tuple(map(float, middle[:, number])) for number, each in enumerate(table.factors)}
+    low, median, high = (map(float, each) for each in middle)
+    names = (each.name for each in table.factors)
+    return dict(zip(names, zip(low, median, high, strict=True), strict=True))

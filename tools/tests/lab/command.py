@@ -60,7 +60,7 @@ class Done:
 def environment(extra: Mapping[str, str] | None = None, python_path: Sequence[Path] = ()) -> dict[str, str]:
     """The environment of a child: ours, `extra`, and folders in front of PYTHONPATH."""
     env = {**os.environ, **(extra or {})}
-    folders = [*map(str, python_path)] + env.get("PYTHONPATH", "").split(os.pathsep)
+    folders = [*map(str, python_path), *env.get("PYTHONPATH", "").split(os.pathsep)]
     env["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     return env
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The README's picture and its table, of a stored run of the main job.
 
-    picture.py keep RUN     stores a run folder, without the names of its machine and reduced, as tools/tests/data/main-job
+    picture.py keep RUN     stores a run folder, reduced and without the machine's names, as tools/tests/data/main-job
     picture.py draw         draws its report and writes the top of it as docs/report.png
     picture.py table        prints what README.md has of it
 
@@ -14,6 +14,7 @@ does not need, the run is a third of a megabyte.
 import base64
 import json
 import lzma
+import re
 import socket
 import struct
 import sys
@@ -58,7 +59,11 @@ def keep(name: str) -> None:
 
 
 def _unnamed(text: str) -> str:
-    return text.replace(socket.gethostname(), "machine")
+    """Without what tells which machine it was: host name, boot, MAC addresses, folders of the user."""
+    text = text.replace(socket.gethostname(), "machine")
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "00000000-0000-4000-8000-000000000001", text)
+    text = re.sub(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", "02:00:00:00:00:00", text)
+    return re.sub(r"/(?:home/[^/\"]+|root|work)/", "/somewhere/", text)
 
 
 def _reduced(trial: TrialRecord) -> dict[str, object]:

@@ -6,6 +6,7 @@ What the command needs is imported in its function, as in `cli.main`.
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +67,7 @@ def gate(
     """
     from xdplab.analysis.gate import EXIT_CODES
     from xdplab.app import Gate
-    from xdplab.model import DoesNotCompile, InputError
+    from xdplab.model import DoesNotCompile, InputError, XdplabError
     from xdplab.report.exports import gate as forms
 
     for path in filter(None, (junit, json_, markdown, bencher)):
@@ -83,6 +84,11 @@ def gate(
     except DoesNotCompile as exc:
         print(f"unsupported: {exc}")
         raise typer.Exit(EXIT_CODES["unsupported"]) from None
+    except XdplabError as exc:
+        if exc.exit_code != XdplabError.exit_code:
+            raise
+        print(f"undecided: {exc}", file=sys.stderr)  # a host was lost, a disk is full: NEW is not slower for it
+        raise typer.Exit(EXIT_CODES["undecided"]) from None
     print(found.sentence)
     if found.run:
         print(f"run {found.run}")

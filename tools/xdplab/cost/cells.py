@@ -350,7 +350,8 @@ def compile_source(name: str, note: Callable[[str], None]) -> None:
     """What a forwarder's options name as source; `note` is called with what the compilation reports.
 
     Raises:
-        InputError: as `in_guest`, or it does not compile.
+        InputError: as `in_guest`.
+        DoesNotCompile: it does not.
     """
     if name not in OWN:
         _asked(name)[1].make(note)

@@ -35,7 +35,8 @@ def judge_cost(
         seeds: Of the guests' random numbers.
 
     Raises:
-        InputError: something is missing, or does not compile.
+        InputError: something is missing.
+        DoesNotCompile: source does not.
     """
     if len(kernels) > 2:
         raise InputError(f"--kernel: {len(kernels)} of them, but a gate has one for both, or one for each")

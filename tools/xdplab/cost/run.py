@@ -145,7 +145,8 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
         say: Called with a line for each guest, and before something is fetched or compiled.
 
     Raises:
-        InputError: a name or an option is none, or source does not compile.
+        InputError: a name or an option is none.
+        DoesNotCompile: source does not.
     """
     for name in wanted.forwarders:
         compile_source(name, say)

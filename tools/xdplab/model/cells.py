@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of a CSV file, which a spreadsheet may open: a text of somebody else's is no formula there."""
+"""Cells of tables: of a CSV file, which a spreadsheet may open (a text of somebody else's is no formula there), and of text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 #: What a formula begins with, also behind what a spreadsheet strips.

@@ -12,7 +12,6 @@ from xdplab.analysis.tables.between import comparison_rows
 from xdplab.measure import figure
 from xdplab.report.chart import Axis, Chart, Series
 from xdplab.report.page import templates
-from xdplab.results.writing import write_whole
 
 
 def write_comparison(path: Path, runs: Sequence[Run]) -> None:
@@ -34,7 +33,7 @@ def write_comparison(path: Path, runs: Sequence[Run]) -> None:
             environments=environments([(run.name, run.record) for run in once]),
         )
     )
-    write_whole(path, text)
+    path.write_text(text, encoding="utf-8")
 
 
 def _shared(reference: Run, run: Run) -> Any:

@@ -17,6 +17,8 @@ from xdplab.model.digits import number
 MAX_POINTS = 480
 #: Those of a table in its place.
 _FEW = 12
+#: Of frames above, of the percentiles that such a table has.
+_SHARES = (1.0, 0.5, 0.1, 0.01, 1e-3, 1e-4)
 
 
 @dataclass(frozen=True)
@@ -103,18 +105,21 @@ class Chart:
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """Name of a series, x and y as text, of a few points of each: for readers without scripts."""
         for series in self.series:
-            for at in self._few(series):
+            for at, share in self._few(series):
                 ends = [None if each is None else each[at] for each in (series.low, series.high)]
                 about = "" if None in ends else f" ({_text(ends[0])} to {_text(ends[1])})"
-                x, y = _of(self.x, series.x[at]), _of(self.y, series.y[at])
+                x, y = _of(self.x, series.x[at]), _of(self.y, series.y[at] if share is None else share)
                 yield series.name, x + about * bool(self.y.names), y + about * (not self.y.names)
 
-    def _few(self, series: Series) -> Sequence[int]:
-        """Places of those that `rows` has: the usual percentiles, else points that are equally far apart."""
-        if not self.y.percentile:
-            return sorted({round(at) for at in np.linspace(0, len(series.x) - 1, min(len(series.x), _FEW))})
-        shares = np.array(series.y, dtype=float)
-        return [int(np.argmax(shares <= share)) for share in (1.0, 0.5, 0.1, 0.01, 1e-3, 1e-4, _LEAST) if shares.min() <= share]
+    def _few(self, series: Series) -> Iterator[tuple[int, float | None]]:
+        """Places of those that `rows` has: the usual percentiles with their share, else some that are equally far apart."""
+        if self.y.percentile:
+            shares = np.array(series.y, dtype=float)
+            usual = (share for share in _SHARES if shares.min() <= share)
+            yield from ((int(np.argmax(shares <= share)), share) for share in usual)
+        else:
+            number_of = min(len(series.x), _FEW)
+            yield from ((at, None) for at in sorted({round(at) for at in np.linspace(0, len(series.x) - 1, number_of)}))
 
     def thinned(self, series: Series, points: int = MAX_POINTS) -> Series:
         """It with at most so many points: the ends and the extremes of equal lengths of the curve as it is drawn."""

@@ -3,11 +3,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from robot.api import FatalError, SkipExecution, logger
 from robot.api.deco import keyword, library
-from robot.libraries.BuiltIn import BuiltIn
+from robot.libraries.BuiltIn import BuiltIn, RobotNotRunningError
 
 from xdplab import app
 from xdplab.analysis.published import reproduction
@@ -18,7 +19,6 @@ from xdplab.analysis.words import with_reason
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.point import PointSummary
 from xdplab.model import Interrupted, Missing, Point, TrialRecord, XdplabError, plain
-from xdplab.model.digits import number
 from xdplab.model.published import published_figure, span
 from xdplab.report import describe, duration
 from xdplab.report.log import link_from, points_in_log, run_in_log

@@ -110,6 +110,7 @@ def make(name: str, note: Callable[[str], None]) -> None:
         DoesNotCompile: it cannot be compiled.
     """
     if name not in NAMES and is_source(name):
+        _own_build(name, "--where")
         _own_build(name, note=note)
 
 
@@ -125,7 +126,7 @@ def _own_build(source: str, *options: str, note: Callable[[str], None] = lambda 
             note(lines[-1])
         folder = build.stdout.read().strip()
     if build.returncode:
-        raise DoesNotCompile(f"build={source}: {lines[-1]}")
+        raise (InputError if "--where" in options else DoesNotCompile)(f"build={source}: {lines[-1]}")
     return folder.splitlines()[-1]
 
 

@@ -15,8 +15,8 @@ from dev.planted import DOMINATING, IDLE, MIDDLE, planted
 from dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of, simulate
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import analyse_sweep
-from xdplab.model.cells import columns
 from xdplab.model import Model
+from xdplab.model.cells import columns
 from xdplab.report import write_report
 from xdplab.results import new_run
 from xdplab_delays.analyse import analyse_records

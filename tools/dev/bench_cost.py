@@ -3,8 +3,8 @@
 
 import os
 import random
-from bisect import bisect_left
 import subprocess
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

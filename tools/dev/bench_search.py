@@ -17,7 +17,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from xdplab.model.cells import columns
 from xdplab.forwarders import Dut
 from xdplab.forwarders.fake import KNEE_LOSS, Box, FakeForwarder
 from xdplab.measure import TrialFigures
@@ -26,6 +25,7 @@ from xdplab.methods.rfc2544.records import BurstsRecord, SearchResult
 from xdplab.methods.rfc2544.search import throughput
 from xdplab.methods.rfc2544.spec import PresetName, Rfc2544Spec
 from xdplab.model import Model, Path as Way, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model.cells import columns
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester

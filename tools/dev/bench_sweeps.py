@@ -11,8 +11,8 @@ from xdplab.analysis.sweep import Table
 from xdplab.analysis.sweep.analyse import judge_settings
 from xdplab.analysis.sweep.changes import advise
 from xdplab.analysis.sweep.losses import lossy
-from xdplab.model.cells import columns
 from xdplab.model import Model
+from xdplab.model.cells import columns
 
 REPETITIONS = (1, 2, 3, 5)
 RATIOS = (1.1, 1.25, 2.0, 4.0)

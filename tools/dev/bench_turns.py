@@ -21,8 +21,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import stdtr, stdtrit
 
-from xdplab.model.cells import columns
 from xdplab.model import Model
+from xdplab.model.cells import columns
 from xdplab.stats.interval import CONFIDENCE
 
 POINTS = 5

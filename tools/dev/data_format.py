@@ -36,7 +36,8 @@ gives the same. An object has the fields of `PointSummary` and, beside, columns 
 the columns of the table alone.
 """
 _EXPORT = """\
-`xdplab export RUN --format csv` (RFC 4180, UTF-8, with a head line) has a row for each point and figure, with these columns in this order: each figure
+`xdplab export RUN --format csv` (RFC 4180, UTF-8, with a head line) has a row for each point and figure, with these
+columns in this order: each figure
 that the method declares, measured or not, and the other numbers of its table. New columns come at the end. In every CSV
 file a text that a spreadsheet would run (it begins with `=`, `+`, `-`, `@`, a tab or a line end, and is no number) has
 an apostrophe in front.

@@ -17,7 +17,9 @@ def drawing() -> str:
     depth = {name: _depth(name, needs) for name in needs}
     rows = sorted(needs, key=lambda name: (-depth[name], name))
     wide = max(map(len, rows))
-    lines = [f"{name:<{wide}}  {'─▶ ' + '  '.join(sorted(_direct(name, needs))) if needs[name] else ''}" for name in rows]
+    lines = [
+        f"{name:<{wide}}  {'─▶ ' + '  '.join(sorted(_direct(name, needs))) if needs[name] else ''}" for name in rows
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -20,7 +19,6 @@ from dev.vpp_record import Recorder
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.vpp.program import find_vpp, installed_version
-from xdplab.forwarders.work import VNI
 from xdplab.hosts import LocalHost
 from xdplab.hosts.waiting import wait_until
 from xdplab.model import (

@@ -63,6 +63,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 #: A worker of its own for each of these: what their tests share takes seconds to make.
 SHARED = ("test_pages.py", "test_sweep_output.py", "test_sweep_planted.py", "test_wheel.py")
 
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """One that any user may enter; pytest's own is closed again by each pytest that starts meanwhile."""

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.command import Done
-from lab.reading import a_run
 from lab.records import each_figure, point, result, run_record, stream, trial
 from test_robot_suite import robot
 

@@ -11,7 +11,6 @@ from lab.reading import a_run
 from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import answer, compare_points, summarise
-from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import compare_runs
 from xdplab.analysis.runs.trend import trends
 from xdplab.analysis.words import verdict
@@ -21,7 +20,7 @@ from xdplab.measure.comparison import Answer
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.methods.latency import LIGHT_LOAD
 from xdplab.methods.rfc2544.figures import Contradiction, rfc2544_figures
-from xdplab.model import Calibration, Point, TestbedSpec, TrialRecord
+from xdplab.model import Calibration, Point, TrialRecord
 
 SEARCH = {"method": {"name": "throughput"}}
 

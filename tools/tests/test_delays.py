@@ -48,7 +48,9 @@ def test_the_command_prints_groups_rules_and_the_tables_of_the_study(results: Pa
     folder = RunFolder(results / "simulated")
     folder.path.mkdir(parents=True)
     folder.head(made.run.model_copy(update={"study": study}))
-    (folder.path / "trials.jsonl").write_text("".join(f"{trial.model_dump_json()}\n" for trial in made.trials), encoding="utf-8")
+    (folder.path / "trials.jsonl").write_text(
+        "".join(f"{trial.model_dump_json()}\n" for trial in made.trials), encoding="utf-8"
+    )
     done = delays(folder.path)
     assert done.returncode == 0, done.stderr
     for words in (

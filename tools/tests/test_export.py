@@ -3,10 +3,7 @@
 
 import csv
 import io
-import json
-import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +27,7 @@ from xdplab.results import RunFolder
 DATA = Path(__file__).parent / "data"
 STORED = sorted(path.parent for path in DATA.glob("stored*/**/run.json"))
 HOSTILE = 'a "b"\\ \n<c> & \x1b[31m,{x="1"} 1\n# EOF'
+
 
 def exported(form: str, run: RunRecord, trials: list[TrialRecord]) -> bytes:
     return FORMS[form](run, summarise(run, trials))

@@ -4,8 +4,8 @@
 import json
 import re
 import shlex
-import sys
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,11 @@ from lab.claims import LATENCY
 from lab.command import Done
 from lab.records import point, run_record, trial
 
-from xdplab.analysis.gate import GateResult, Side, Verdict, judge_gate
+from xdplab.analysis.gate import GateResult, Side, judge_gate
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
-from xdplab.cli import gate as command
 from xdplab.forwarders import make_forwarder
-from xdplab.model import ForwarderSpec, InputError, TrialRecord
+from xdplab.model import DoesNotCompile, ForwarderSpec, HostLost, InputError, TrialRecord
 from xdplab.report.exports.gate import bencher, markdown
 from xdplab.runner import Listener
 from xdplab.tools import project_root
@@ -264,7 +263,11 @@ def test_git_bisect_finds_the_first_slower_commit_and_goes_past_one_that_cannot_
     step = f'{Path(sys.executable).with_name("xdplab")} gate "$(cat base)" "$(cat new)" {options}'
     subprocess.run([*git, "bisect", "start", "c7", "c0"], check=True, capture_output=True)
     done = subprocess.run(
-        [*git, "bisect", "run", "sh", "-c", step], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [*git, "bisect", "run", "sh", "-c", step],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     log = subprocess.run([*git, "bisect", "log"], capture_output=True, text=True, check=True).stdout
     assert "[c3]" in re.sub(r"(# skip: \S+) c3", r"\1 [c3]", log), done.stdout + done.stderr

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/architecture.md says of the sources, next to the layers (import-linter, pyproject.toml): no circle, no question
-which method it is, and every file names its licence.
+"""What docs/architecture.md says of the sources, next to the layers (import-linter, pyproject.toml):
+no circle, no question which method it is, and every file names its licence.
 """
 
 import ast

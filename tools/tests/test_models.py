@@ -18,7 +18,11 @@ from xdplab.testbed import usable_cpus
 @pytest.mark.parametrize(
     ("changes", "key", "words"),
     [
-        ({"repetition": 3}, "repetition", "unknown key; did you mean 'repetitions'? (known here: equivalence_margin, answer"),
+        (
+            {"repetition": 3},
+            "repetition",
+            "unknown key; did you mean 'repetitions'? (known here: equivalence_margin, answer",
+        ),
         ({"traffic": {"framebytes": 64}}, "traffic.framebytes", "unknown key"),
         ({"schema": 2}, "schema", "Input should be 1 (got 2)"),
         ({"name": "Über study"}, "name", "'Über study'"),
@@ -50,7 +54,11 @@ from xdplab.testbed import usable_cpus
             "zipf_exponent needs flow_choice: zipf",
         ),
         ({"traffic": {"flow_seed": 7}}, "traffic", "round-robin draws nothing"),
-        ({"traffic": {"rule_match": "all", "src_addresses": 2}}, "traffic", "leave src_addresses and dst_addresses out"),
+        (
+            {"traffic": {"rule_match": "all", "src_addresses": 2}},
+            "traffic",
+            "leave src_addresses and dst_addresses out",
+        ),
         ({"traffic": {"departures": "burst:1"}}, "traffic.departures", "burst:1"),
         ({"traffic": {"pcp": 1}}, "traffic", "need a tag: give vlan"),
         ({"traffic": {"dscp": 64}}, "traffic.dscp", "(got 64)"),

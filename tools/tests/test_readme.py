@@ -124,6 +124,12 @@ def _run(line: str, place: Path) -> None:
     program, *words = shlex.split(line)
     more = [word for file, added in SLOW_MEDIUM.items() if file in words for word in added]
     done = subprocess.run(
-        [program, *more, *words], cwd=place, env=environment(given), capture_output=True, text=True, check=False, timeout=590
+        [program, *more, *words],
+        cwd=place,
+        env=environment(given),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=590,
     )
     assert done.returncode == 0, f"{done.stdout[-1500:]}{done.stderr[-1500:]}"

@@ -105,7 +105,9 @@ def test_any_label_is_drawn() -> None:
     points = [named(label) for label in labels]
     _, found = page(run_record(*points), trials(*points))
     shown = [text.strip() for text in found.text]
-    assert {label: shown.count(label) >= 3 for label in labels} == dict.fromkeys(labels, True)  # table, picture, tables of charts
+    assert {label: shown.count(label) >= 3 for label in labels} == dict.fromkeys(
+        labels, True
+    )  # table, picture, tables of charts
 
 
 @pytest.mark.parametrize("ended", [None, "ended by SIGINT; what was measured is kept"])

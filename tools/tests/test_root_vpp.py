@@ -4,7 +4,6 @@
 import os
 import shutil
 import subprocess
-import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from lab.command import BIN
 from lab.rooted import Lab
 
-from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.vpp.control import VppControl
-from xdplab.forwarders.vpp.forwarder import Interface, VppForwarder
+from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.model import ForwarderSpec, Path as Way, Point, PointFailed, TestbedSpec, Unsupported
 from xdplab.runner.ports import dut_of
 from xdplab.runner.work_proof import WorkProof

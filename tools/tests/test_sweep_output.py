@@ -41,9 +41,7 @@ def run(results: Path, analyses: list[SweepAnalysis], monkeypatch: pytest.Monkey
     return folder
 
 
-def test_the_command_prints_what_matters(
-    run: RunFolder, cli: Callable[..., Done]
-) -> None:
+def test_the_command_prints_what_matters(run: RunFolder, cli: Callable[..., Done]) -> None:
     done = cli("analyse", "simulated")
     assert done.code == 0
     for words in (

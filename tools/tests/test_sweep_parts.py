@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from lab import records
 
 from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
@@ -16,7 +16,7 @@ from xdplab.analysis.sweep.effects import LevelEffect, anova
 from xdplab.analysis.sweep.importance import Importance
 from xdplab.analysis.sweep.losses import lossy
 from xdplab.analysis.sweep.table import ABSENT, tables
-from xdplab.model import InputError, Path, Pipeline, Point, StudySpec, TrafficSpec
+from xdplab.model import Path, Pipeline, Point, StudySpec, TrafficSpec
 from xdplab.model.study import Scalar
 
 

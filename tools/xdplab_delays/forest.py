@@ -2,7 +2,7 @@
 """Permutation importance of each setting, as the study has it; it decides nothing.
 
 A forest of trees is grown on four fifths of the configurations; on the rest, one setting is shuffled, and what the
-prediction loses is that setting's importance (Breiman 2001), as a share of the variance of the logarithm of the latency.
+prediction loses is that setting's importance (Breiman 2001), as a share of the variance of the log latency.
 """
 
 import numpy as np

@@ -130,7 +130,9 @@ def published_comparison(
     claims += [_matters(name, importance, matters=False) for name in table.insignificant]
     claims += [_worse(name, importance) for name in table.worse]
     same = found.sweep.quantity == study.quantity
-    note = "" if same else f"Theirs are {study.quantity} latencies, ours {found.sweep.quantity}: only the order compares."
+    note = (
+        "" if same else f"Theirs are {study.quantity} latencies, ours {found.sweep.quantity}: only the order compares."
+    )
     return PublishedComparison(
         source=study.source,
         setup=study.setup,

@@ -61,7 +61,9 @@ def keep(name: str) -> None:
 def _unnamed(text: str) -> str:
     """Without what tells which machine it was: host name, boot, MAC addresses, folders of the user."""
     text = text.replace(socket.gethostname(), "machine")
-    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "00000000-0000-4000-8000-000000000001", text)
+    text = re.sub(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "00000000-0000-4000-8000-000000000001", text
+    )
     text = re.sub(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", "02:00:00:00:00:00", text)
     return re.sub(r"/(?:home/[^/\"]+|root|work)/", "/somewhere/", text)
 

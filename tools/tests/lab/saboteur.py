@@ -5,7 +5,8 @@ LAB_SABOTAGE is JSON: `at` (module:qualified name of a function), `call` (the ho
 child process without which a call does not count), `after_s` (later than its beginning), `signal`, and `target`:
 `self`, or the name of a child process. LAB_TAG fixes the tag in the names of namespaces and links, so that a test
 knows its own next to those of others. LAB_XDP_ON names a port that is found to carry an XDP program. LAB_DIRECT is a
-folder of what the direct link carried, which takes seconds of each run. LAB_FREEZER (v1, v2 or none) is the only freezer of cgroups that is found.
+folder of what the direct link carried, which takes seconds of each run. LAB_FREEZER (v1, v2 or none) is the only
+freezer of cgroups that is found.
 """
 
 import functools

@@ -119,7 +119,9 @@ def _row(row: WhereOurs, run: Run) -> PublishedVsMeasured:
     found = next(
         (each for each in run.points if each.forwarder == row.forwarder and _matches(each.levels, row.where)), None
     )
-    return PublishedVsMeasured(what=row.what, published=row.published, here=_ours(row, found, run) if found else "not in the run")
+    return PublishedVsMeasured(
+        what=row.what, published=row.published, here=_ours(row, found, run) if found else "not in the run"
+    )
 
 
 def _ours(row: WhereOurs, point: PointSummary, run: Run) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from xdplab import app
 from xdplab.analysis.words import interval_text
-from xdplab.model.cells import columns
 from xdplab.measure.measured import Spread
 from xdplab.model import InputError, Model, StreamSpec, TestbedSpec, TrialResult, TrialSpec
+from xdplab.model.cells import columns
 from xdplab.runner import interruptible, low_latency, recover
 from xdplab.stats.interval import Interval, ratio_interval
 from xdplab.testbed import Testbed, open_testbed

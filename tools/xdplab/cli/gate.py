@@ -7,6 +7,7 @@ What the command needs is imported in its function, as in `cli.main`.
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,9 +66,8 @@ def gate(
 
     Example: xdplab gate ovs-afxdp:build=stock ovs-afxdp:build=patched --max-slowdown 5%
     """
-    from xdplab.analysis.gate import EXIT_CODES
     from xdplab.app import Gate
-    from xdplab.model import DoesNotCompile, InputError, XdplabError
+    from xdplab.model import InputError
     from xdplab.report.exports import gate as forms
 
     for path in filter(None, (junit, json_, markdown, bencher)):
@@ -75,20 +75,13 @@ def gate(
             raise InputError(f"{path}: there is no folder {path.parent}")
     changes, allowed = _changes(set_, testbed), allow_program or ()
     ratio = _ratio(max_slowdown)
-    try:
-        found = (
-            counted(base, new, ratio, kernel or ["6.1"], driver)
-            if cost
-            else measured(Gate(base, new, ratio, study, metric, limit_s, changes, allowed), results)
-        )
-    except DoesNotCompile as exc:
-        print(f"unsupported: {exc}")
-        raise typer.Exit(EXIT_CODES["unsupported"]) from None
-    except XdplabError as exc:
-        if exc.exit_code != XdplabError.exit_code:
-            raise
-        print(f"undecided: {exc}", file=sys.stderr)  # a host was lost, a disk is full: NEW is not slower for it
-        raise typer.Exit(EXIT_CODES["undecided"]) from None
+
+    def judge() -> "GateResult":
+        if cost:
+            return counted(base, new, ratio, kernel or ["6.1"], driver)
+        return measured(Gate(base, new, ratio, study, metric, limit_s, changes, allowed), results)
+
+    found = _verdict(judge)
     print(found.sentence)
     if found.run:
         print(f"run {found.run}")
@@ -101,6 +94,23 @@ def gate(
     if junit:
         junit.write_text(forms.junit(found), encoding="utf-8")
     raise typer.Exit(found.exit_code)
+
+
+def _verdict(judge: Callable[[], "GateResult"]) -> "GateResult":
+    """What it gives; where something else ends it, no verdict: NEW is not slower for source that does not compile."""
+    from xdplab.analysis.gate import EXIT_CODES
+    from xdplab.model import DoesNotCompile, XdplabError
+
+    try:
+        return judge()
+    except DoesNotCompile as exc:
+        print(f"unsupported: {exc}")
+        raise typer.Exit(EXIT_CODES["unsupported"]) from None
+    except XdplabError as exc:
+        if exc.exit_code != XdplabError.exit_code:
+            raise
+        print(f"undecided: {exc}", file=sys.stderr)  # a host was lost, a disk is full
+        raise typer.Exit(EXIT_CODES["undecided"]) from None
 
 
 def _write_json(path: Path, data: Any) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of `xdplab`.
 
-Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 125 a gate found no verdict, 130 interrupted.
+Exit codes: 0 done, 1 a measured result failed, 2 bad input or missing part, 125 a gate found no verdict, 130
+interrupted.
 """
 # A command imports inside its function what it needs: help and version would load numpy and half the package else.
 
@@ -9,7 +10,6 @@ import json
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer

@@ -4,8 +4,8 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from xdplab.model.cells import columns
 from xdplab.model import Point, StudySpec
+from xdplab.model.cells import columns
 from xdplab.model.digits import number_of
 from xdplab.model.naming import RATES, unusual
 from xdplab.report import duration

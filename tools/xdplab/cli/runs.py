@@ -43,7 +43,7 @@ def show(
         )
     read = Run.named(run, results or results_folder())
     if point is not None:
-        from xdplab.analysis.trace import find_point, derivation
+        from xdplab.analysis.trace import derivation, find_point
 
         point_id = find_point(read.record, point)
         summary = next(each for each in read.points if each.point_id == point_id)
@@ -88,4 +88,3 @@ def compare(
     from xdplab.cli.several import compare_named
 
     compare_named(runs, results or results_folder(), as_json, page)
-

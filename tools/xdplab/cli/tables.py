@@ -14,9 +14,9 @@ from xdplab.analysis.run import Run
 from xdplab.analysis.runs.overhead import Overhead, overhead
 from xdplab.analysis.runs.trend import Stretch
 from xdplab.analysis.tables.between import comparison_rows
-from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
-from xdplab.analysis.words import ratio_text, verdict
-from xdplab.measure import Method, figure
+from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, own_columns, side_tables
+from xdplab.analysis.words import ratio_text
+from xdplab.measure import Method
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, plain

@@ -14,8 +14,8 @@ from xdplab.model.disturbance import (
     ThreadUse as ThreadUse,
 )
 from xdplab.model.errors import (
-    HostLost as HostLost,
     DoesNotCompile as DoesNotCompile,
+    HostLost as HostLost,
     InputError as InputError,
     Interrupted as Interrupted,
     JournalFailed as JournalFailed,

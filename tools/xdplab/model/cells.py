@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of tables: of a CSV file, which a spreadsheet may open (a text of somebody else's is no formula there), and of text."""
+"""Cells of tables: as text, and of a CSV file, which a spreadsheet may open: a text of others is no formula there."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

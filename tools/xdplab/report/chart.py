@@ -112,7 +112,7 @@ class Chart:
                 yield series.name, x + about * bool(self.y.names), y + about * (not self.y.names)
 
     def _few(self, series: Series) -> Iterator[tuple[int, float | None]]:
-        """Places of those that `rows` has: the usual percentiles with their share, else some that are equally far apart."""
+        """Places of those that `rows` has: usual percentiles with their share, else some that are equally far apart."""
         if self.y.percentile:
             shares = np.array(series.y, dtype=float)
             usual = (share for share in _SHARES if shares.min() <= share)

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from xdplab.analysis.answers.order import in_order
 from xdplab.analysis.answers.ranking import conditions
-from xdplab.analysis.compare import ratios_of, missing_ratios
+from xdplab.analysis.compare import missing_ratios, ratios_of
 from xdplab.analysis.summary import trials_used
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdict
@@ -107,7 +107,13 @@ def templates(package: str = "") -> Environment:
     )
     environment.filters |= {"number": lambda value: "–" if value is None else number(value)}
     environment.filters |= {"fixed": fixed, "loss": share, "kpps": kpps}
-    environment.filters |= {"spread": spread, "missing_ratios": missing_ratios, "percent": percent, "span": span, "table": table}
+    environment.filters |= {
+        "spread": spread,
+        "missing_ratios": missing_ratios,
+        "percent": percent,
+        "span": span,
+        "table": table,
+    }
     environment.filters["share"] = share
     environment.filters |= {
         "interval": interval_text,

@@ -15,14 +15,20 @@ from xdplab.report.page import Page
 def sweep_sections(run: Run) -> list[dict[str, Any]]:
     """One section for each path and traffic profile; none for a study that is no sweep."""
     return [
-        {"found": found, "levels": Page.chart(_levels(found.importance)), "p_words": p_words, "significant": significant}
+        {
+            "found": found,
+            "levels": Page.chart(_levels(found.importance)),
+            "p_words": p_words,
+            "significant": significant,
+        }
         for found in run.sweeps
     ]
 
 
 def _levels(settings: Sequence[Importance]) -> Chart:
     """Each level's ratio to the default with its interval, the settings that matter on top."""
-    rows, places = [], dict[str, list[InRow]]({"matters": [], "is not seen to matter": []})
+    rows: list[str] = []
+    places = dict[str, list[InRow]]({"matters": [], "is not seen to matter": []})
     for each in settings:
         own = places["matters" if each.matters else "is not seen to matter"]
         for level in each.levels:
@@ -30,8 +36,8 @@ def _levels(settings: Sequence[Importance]) -> Chart:
                 own.append(InRow(len(rows), level.ratio, level.low, level.high))
                 rows.append(f"{each.factor} = {level.level}")
     note = (
-        "Latency at a level over that at the setting's default, next to all other settings, with its corrected interval. "
-        "A setting matters where a level differs from the default, or an interaction by two with it is there; the chance "
-        "that a table of idle settings names any is below 5 %."
+        "Latency at a level over that at the setting's default, next to all other settings, with its corrected "
+        "interval. A setting matters where a level differs from the default, or an interaction by two with it is "
+        "there; the chance that a table of idle settings names any is below 5 %."
     )
     return row_chart("effect of each level", rows, Axis("ratio to the default", "", log=True), places, note)

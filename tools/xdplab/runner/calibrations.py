@@ -150,7 +150,10 @@ def _kept(path: Path) -> dict[str, CachedCalibration]:
     """What such a file holds; nothing where there is none."""
     if not path.exists():
         return {}
-    return {name: CachedCalibration.model_validate(value) for name, value in json.loads(path.read_text(encoding="utf-8")).items()}
+    return {
+        name: CachedCalibration.model_validate(value)
+        for name, value in json.loads(path.read_text(encoding="utf-8")).items()
+    }
 
 
 def _stale(kept: CachedCalibration, on: Mapping[str, str]) -> str | None:

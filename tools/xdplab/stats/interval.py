@@ -59,7 +59,8 @@ class Interval(Model):
         """
         if self.error is None:
             return None
-        centre, margin, scatter = abs(math.log(self.ratio)), math.log1p(equivalence_margin), self.error * self.rounds**0.5
+        centre, margin = abs(math.log(self.ratio)), math.log1p(equivalence_margin)
+        scatter = self.error * self.rounds**0.5
         least, level = math.log1p(self.resolution), (1 - self.confidence) / self.family
         for rounds in range(self.rounds + 1, _MOST_TIMES * self.rounds + 1):
             half = max(_quantile(rounds, level) * scatter / math.sqrt(rounds), least)

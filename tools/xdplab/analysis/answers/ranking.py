@@ -328,7 +328,8 @@ def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mappi
     return _Place(
         fit=[*fit[:1], *paired],
         with_leader=[adjusted[one.point.point_id] for one in paired],
-        not_compared={one.name: one.blocker for one in hindered} | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
+        not_compared={one.name: one.blocker for one in hindered}
+        | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
         maybe_ahead=[one for one in rivals if one.could_reach(fit[0])],
         maybe_next=[one for one in rivals if paired and one.could_reach(paired[0])],
     )

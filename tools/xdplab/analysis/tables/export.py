@@ -17,7 +17,6 @@ from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Model, RunRecord
 from xdplab.model.digits import number
 
-
 #: What a key ends with -> the unit that it says.
 _UNITS = {
     "us": "µs",

@@ -21,7 +21,7 @@ from xdplab.testbed import usable_cpus
         (
             {"repetition": 3},
             "repetition",
-            "unknown key; did you mean 'repetitions'? (known here: equivalence_margin, answer",
+            "unknown key; did you mean 'repetitions'? (known here: answer, ",
         ),
         ({"traffic": {"framebytes": 64}}, "traffic.framebytes", "unknown key"),
         ({"schema": 2}, "schema", "Input should be 1 (got 2)"),

@@ -146,8 +146,20 @@ def test_what_the_suite_does_between_stop_and_start_is_not_the_forwarders(
 ) -> None:
     """A forwarder that takes 20 ms to stop and 30 ms to start reads 50 ms, however long the suite waits between."""
     up: list[bool] = []
-    monkeypatch.setattr(FakeForwarder, "stop", lambda self: (up.clear(), time.sleep(0.02)))
-    monkeypatch.setattr(FakeForwarder, "start", lambda self, dut: (time.sleep(0.03), up.append(True)))
+    at = {"down": 0, "up": 0}
+
+    def stop(self: FakeForwarder) -> None:
+        at["down"] = time.monotonic_ns()
+        up.clear()
+        time.sleep(0.02)
+
+    def start(self: FakeForwarder, dut: object) -> None:
+        time.sleep(0.03)
+        at["up"] = time.monotonic_ns()
+        up.append(True)
+
+    monkeypatch.setattr(FakeForwarder, "stop", stop)
+    monkeypatch.setattr(FakeForwarder, "start", start)
     played = FakeTester.run
 
     def watch(self: FakeTester, context: TesterContext, trial: TrialSpec) -> TrialResult:
@@ -156,10 +168,9 @@ def test_what_the_suite_does_between_stop_and_start_is_not_the_forwarders(
             return result
         while up:
             time.sleep(0.0002)
-        began = time.monotonic_ns()
         while not up:
             time.sleep(0.0002)
-        gap: dict[str, Any] = {"longest_gap_ns": time.monotonic_ns() - began}
+        gap: dict[str, Any] = {"longest_gap_ns": at["up"] - at["down"]}
         return result.model_copy(update={"streams": (result.streams[0].model_copy(update=gap),)})
 
     monkeypatch.setattr(FakeTester, "run", watch)
@@ -176,7 +187,7 @@ def test_what_the_suite_does_between_stop_and_start_is_not_the_forwarders(
     for wait_s, figures in found.items():
         assert figures["own_us"] >= wait_s * 1e6
         assert figures["gap_us"] == pytest.approx(figures["own_us"] + figures["reset_us"])
-        assert 48e3 < figures["reset_us"] < 80e3
+        assert 48e3 < figures["reset_us"] < 150e3  # a busy machine sleeps longer
 
 
 #: Unlike the length of any other trial.

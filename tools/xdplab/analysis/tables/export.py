@@ -17,13 +17,13 @@ from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Model, RunRecord
 from xdplab.model.digits import number
 
-#: What a key ends with -> the unit that it says.
+#: What a key ends with, in small letters -> the unit that it says.
 _UNITS = {
     "us": "µs",
     "ns": "ns",
     "s": "s",
     "pps": "frames/s",
-    "mpps": "Mframes/s",
+    "Mpps": "Mframes/s",
     "bps": "bit/s",
     "bytes": "bytes",
     "ratio": "1",
@@ -37,7 +37,7 @@ _OF_THE_POINT = {"offered_pps", "achieved_pps", "loss_ratio"}
 def unit_of(key: str) -> str | None:
     """`p50_us` -> `µs`; None of a key that does not end with a unit, as `requests_per_s` does not."""
     stem, _, end = key.rpartition("_")
-    return None if stem.endswith("per") else _UNITS.get(end)
+    return None if stem.endswith("per") else {name.lower(): unit for name, unit in _UNITS.items()}.get(end)
 
 
 class ExportRow(Model):

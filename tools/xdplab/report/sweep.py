@@ -14,15 +14,12 @@ from xdplab.report.page import Page
 
 def sweep_sections(run: Run) -> list[dict[str, Any]]:
     """One section for each path and traffic profile; none for a study that is no sweep."""
-    return [
-        {
-            "found": found,
-            "levels": Page.chart(_levels(found.importance)),
-            "p_words": p_words,
-            "significant": significant,
-        }
-        for found in run.sweeps
-    ]
+    sections = []
+    for found in run.sweeps:
+        chart = _levels(found.importance)
+        levels = Page.chart(chart) if chart.series else ""
+        sections.append({"found": found, "levels": levels, "p_words": p_words, "significant": significant})
+    return sections
 
 
 def _levels(settings: Sequence[Importance]) -> Chart:

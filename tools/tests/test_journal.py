@@ -198,9 +198,9 @@ def test_a_trial_of_another_schema_version_is_refused(run: RunFolder) -> None:
     [
         ("", "not a run folder"),
         ("[]", "not a run folder: run.json: no object"),
-        ('{"schema_version": 99}', "schema version 99, this xdplab reads 3$"),
-        ('{"schema_version": 2}', "schema version 2, this xdplab reads 3; xdplab 0.1.0 reads it"),
-        ('{"schema_version": 3}', "run.json: run_id: Field required"),
+        ('{"schema_version": 99}', "schema version 99, this xdplab reads 4$"),
+        ('{"schema_version": 2}', "schema version 2, this xdplab reads 4; xdplab 0.1.0 reads it"),
+        ('{"schema_version": 4}', "run.json: run_id: Field required"),
     ],
 )
 def test_a_bad_head_is_refused(run: RunFolder, text: str, words: str) -> None:

@@ -23,7 +23,7 @@ from xdplab.model.described import described
 from xdplab.model.errors import InputError, meant
 
 #: Version of every file xdplab writes; raised when a reader of the old form would misread the new one.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 #: Earlier versions -> the release that reads them.
 READ_BY = {1: "0.1.0", 2: "0.1.0"}
 

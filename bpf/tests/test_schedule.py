@@ -125,7 +125,7 @@ def top_pps(net, rx):
 def test_a_load_below_the_top_rate_is_reached_whatever_its_batch(direct, rx):
     """Just below each step of the batch; in the best of twenty trials, because a machine that is away leaves one short.
 
-    It is away often where others work as well: nine tenths will do there, of steps that a trial at top rate exceeds by
+    It is away often where others work as well: eight tenths will do there, of steps that a trial at top rate exceeds by
     a quarter. A batch that is too small reaches six tenths of 800 kpps.
     """
     best = {}
@@ -137,7 +137,7 @@ def test_a_load_below_the_top_rate_is_reached_whatever_its_batch(direct, rx):
             if best[pps] > 0.995 * pps:
                 break
         else:
-            assert best[pps] > 0.9 * pps or top < 1.25 * pps, (top, best)
+            assert best[pps] > 0.8 * pps or top < 1.25 * pps, (top, best)
     assert sum(each > 0.995 * pps for pps, each in best.items()) >= 2, best
 
 

@@ -18,13 +18,15 @@ from test_sweep_parts import configuration, factorial, table
 from dev.bench_analysis import recover
 from dev.planted import planted
 from dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, cluster_of, simulate
+from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import Factor
 from xdplab.model import InputError, StudySpec, validated
 from xdplab.model.published import published_table
 from xdplab.results import RunFolder
 from xdplab.runner import make_plan
 from xdplab.testers import make_tester
-from xdplab_delays.analyse import analyse_records
+from xdplab_delays import __main__ as command
+from xdplab_delays.analyse import analyse, analyse_records
 from xdplab_delays.outliers import split
 from xdplab_delays.published import holds
 from xdplab_delays.rules import find_rules, words_of
@@ -40,19 +42,20 @@ def delays(*args: object) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
-def test_the_command_prints_groups_rules_and_the_tables_of_the_study(results: Path) -> None:
+def test_the_command_prints_groups_rules_and_the_tables_of_the_study(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     made = simulate("mlx5", 1)
     spec = made.run.study.sweep
     assert spec is not None
     study = made.run.study.model_copy(update={"sweep": spec.model_copy(update={"published": PUBLISHED})})
-    folder = RunFolder(results / "simulated")
-    folder.path.mkdir(parents=True)
-    folder.head(made.run.model_copy(update={"study": study}))
-    (folder.path / "trials.jsonl").write_text(
-        "".join(f"{trial.model_dump_json()}\n" for trial in made.trials), encoding="utf-8"
-    )
-    done = delays(folder.path)
-    assert done.returncode == 0, done.stderr
+    run = Run(tmp_path, made.run.model_copy(update={"study": study}), made.trials)
+    found = analyse(run)  # once: it takes seconds
+    run.__dict__["sweeps"] = [each.sweep for each in found]
+    monkeypatch.setattr(command, "load", lambda name, results: run)
+    monkeypatch.setattr(command, "analyse", lambda run: found)
+    command.main("any")
+    printed = capsys.readouterr().out
     for words in (
         "What matters: poll_receiver (",
         "The configurations fall into 7 groups; settings explain them.",
@@ -60,9 +63,10 @@ def test_the_command_prints_groups_rules_and_the_tables_of_the_study(results: Pa
         "next to Table I: Mellanox",
         "c_state does not matter",
     ):
-        assert words in done.stdout
-    (found,) = json.loads(delays(folder.path, "--json").stdout)
-    first, second = ({claim["statement"]: claim["verdict"] for claim in each["claims"]} for each in found["published"])
+        assert words in printed
+    command.main("any", as_json=True)
+    (data,) = json.loads(capsys.readouterr().out)
+    first, second = ({claim["statement"]: claim["verdict"] for claim in each["claims"]} for each in data["published"])
     assert set(first.values()) == {"agrees"}
     assert second["zero_copy matters"] == "disagrees"  # it is in no rule of Table I
 

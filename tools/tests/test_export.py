@@ -15,6 +15,7 @@ from lab.command import Done
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import summarise
+from xdplab.analysis.tables.columns import cells_of
 from xdplab.analysis.tables.export import ExportRow, unit_of
 from xdplab.cli.tables import csv_text
 from xdplab.measure import make_method
@@ -57,6 +58,10 @@ def test_a_run_of_each_method_is_read_by_parsers_of_others(folder: Path) -> None
     assert len({(row["point_id"], row["part"], row["figure"]) for row in rows}) == len(rows)
     assert all(row["unit"] for row in rows if row["value"])
     assert len(cases(exported("junit", run, trials))) == len(points)
+    cells = cells_of(make_method(run.study.method), points)
+    assert [
+        cell for column in cells.values() for cell in column if cell.startswith("- (")
+    ] == []  # of what is not known
 
 
 #: What a spreadsheet would run, or send somewhere; and numbers, which it shall add up.

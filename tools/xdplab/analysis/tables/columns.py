@@ -214,7 +214,7 @@ def data_columns(method: Method[Any], points: Sequence[PointSummary]) -> list[Co
 
 def _with_interval(column: Column, point: PointSummary, known: Mapping[str, Figure]) -> str:
     """What is compared is shown with where it lies at 99 %; a clause has the first figure."""
-    of = known.get(column.key) or next(iter(known.values()), None)
+    of = known.get(column.key) or (next(iter(known.values()), None) if column.clause else None)
     side = point.by_clause.get(column.clause) if column.clause else point
     found = spread(side, of) if column.ratio and of and side else None
     return column.shown(point) + (f" ({' to '.join(map(of.format, found))})" if of and found else "")

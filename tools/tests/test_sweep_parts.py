@@ -147,7 +147,7 @@ def test_a_level_that_was_measured_nowhere_is_no_level() -> None:
     assert {factor.name: factor.levels for factor in found.factors} == {"a": (0, 1), "b": (0, 1)}
 
 
-def test_who_loses_more_frames_than_chance_is_told() -> None:
+def test_configurations_that_lose_more_frames_than_by_chance_are_listed() -> None:
     losses = {0: 0.0, 1: 0.4, 2: 0.0009, 3: 0.000002}
     rows = [configuration({"ring": n}, 6.0 if loss else 10.0, loss_ratio=loss) for n, loss in losses.items()]
     found = lossy(table(rows))

@@ -85,6 +85,6 @@ def compare(
 
     Example: xdplab compare RUN latest
     """
-    from xdplab.cli.several import compare_named
+    from xdplab.cli.compare import compare_named
 
     compare_named(runs, results or results_folder(), as_json, page)

@@ -6,39 +6,44 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.run import Run
-from xdplab.analysis.runs.apart import compare_runs, environments, what_differs
-from xdplab.analysis.runs.trend import Trend, trends
-from xdplab.analysis.tables.between import comparison_rows
+from xdplab.analysis.runs.apart import environments
+from xdplab.analysis.runs.trend import Trend
 from xdplab.measure import figure
 from xdplab.report.chart import Axis, Chart, Series
 from xdplab.report.page import templates
 
 
-def write_comparison(path: Path, runs: Sequence[Run]) -> None:
-    """Render into `path`: each run against the first, and trends over all of them in the order of their time.
+def write_comparison(
+    path: Path,
+    reference: Run,
+    tables: Sequence[tuple[str, Sequence[Sequence[str]]]],
+    found: Sequence[Trend],
+    runs: Sequence[Run],
+) -> None:
+    """Render into `path`.
+
+    Args:
+        path: of the page.
+        reference: the run that the others are compared with.
+        tables: name of each other run, and its rows (`comparison_rows`).
+        found: trends over all runs.
+        runs: all of them, in the order of their time.
 
     Raises:
         OSError: it cannot be written.
     """
-    reference, *others = runs
-    once = sorted({run.name: run for run in runs}.values(), key=lambda run: run.record.started)
-    found = sorted(trends(once), key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
+    stepped = sorted(found, key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
     text = (
         templates()
         .get_template("between.html.j2")
         .render(
             reference=reference,
-            comparisons=[(run, comparison_rows(_shared(reference, run))) for run in others],
-            trends=[_trend(each, once) for each in found],
-            environments=environments([(run.name, run.record) for run in once]),
+            comparisons=tables,
+            trends=[_trend(each, runs) for each in stepped],
+            environments=environments([(run.name, run.record) for run in runs]),
         )
     )
     path.write_text(text, encoding="utf-8")
-
-
-def _shared(reference: Run, run: Run) -> Any:
-    apart = what_differs(reference.record, run.record)
-    return compare_runs(reference.points, run.points, run.method.figures, apart)
 
 
 def _trend(found: Trend, runs: Sequence[Run]) -> dict[str, Any]:

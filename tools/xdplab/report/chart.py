@@ -115,7 +115,7 @@ class Chart:
         """Places of those that `rows` has: usual percentiles with their share, else some that are equally far apart."""
         if self.y.percentile:
             shares = np.array(series.y, dtype=float)
-            usual = (share for share in _SHARES if shares.min() <= share)
+            usual = (share for share in _SHARES if share == 1 or shares.min() * 9.999 <= share)  # ten frames above it
             yield from ((int(np.argmax(shares <= share)), share) for share in usual)
         else:
             number_of = min(len(series.x), _FEW)

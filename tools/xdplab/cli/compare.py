@@ -10,6 +10,7 @@ from typing import Any
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import compare_runs, environment_difference, what_differs
 from xdplab.analysis.runs.trend import trends
+from xdplab.analysis.tables.between import comparison_rows
 from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table, trend_table
 from xdplab.measure.comparison import Comparison
@@ -22,10 +23,12 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool, page: Path 
         raise InputError("compare: give two runs or more")
     reference, *others = found = [Run.named(name, results) for name in runs]
     output: list[dict[str, Any]] = []
+    tables: list[tuple[str, list[list[str]]]] = []
     for run in others:
         apart = what_differs(reference.record, run.record)
         rows = compare_runs(reference.points, run.points, run.method.figures, apart)
         differences = environment_difference(reference.record, run.record)
+        tables.append((run.name, comparison_rows(rows)))
         output.append(
             {
                 "reference": reference.name,
@@ -40,8 +43,8 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool, page: Path 
         )
         if not as_json:
             print(comparison_table(reference.name, run.name, rows, differences, run.record.study.name))
-    once = {run.name: run for run in found}.values()
-    trend = trends(sorted(once, key=lambda run: run.record.started))
+    once = sorted({run.name: run for run in found}.values(), key=lambda run: run.record.started)
+    trend = trends(once)
     if as_json:
         shown = {"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]}
         print(json.dumps(shown, indent=1))
@@ -50,7 +53,7 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool, page: Path 
     if page is not None:
         from xdplab.report.between import write_comparison
 
-        write_comparison(page, found)
+        write_comparison(page, reference, tables, trend, once)
         print(page, file=sys.stderr if as_json else sys.stdout)
 
 

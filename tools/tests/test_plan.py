@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, strategies as st
 from lab import studies
 
-from xdplab.model import InputError
+from xdplab.model import InputError, TrialRecord
 from xdplab.runner import Plan, make_plan
+from xdplab.runner.resume import completed
+from xdplab.runner.turns import instances_of
 from xdplab.testers import make_tester
 
 
@@ -156,3 +158,27 @@ def test_traffic_seconds_count_every_repetition() -> None:
         with_rate.traffic_seconds()
         > plan(repetitions=1, forwarders="fake", method={"name": "latency", "duration_s": 2.0}).traffic_seconds()
     )
+
+
+STARTS = {"name": "latency", "turns": 2, "instances": 3}
+
+
+def test_a_repetition_is_over_when_each_of_its_starts_is() -> None:
+    found = plan("xdpgen", "embedded", forwarders=["linux-bridge"], method=STARTS)
+    assert found.instances == 3
+    assert found.traffic_seconds() == 3 * sum(found.method.trial_seconds(found.points[0].traffic)) * len(found.order)
+    point = found.points[0].id
+    ends = [
+        TrialRecord(point_id=point, repetition=number, purpose="end", status="ok", started="2026-11-28T00:00:00+00:00")
+        for number in (0, 0, 0, 1, 1)
+    ]
+    assert completed(ends, found) == {(point, 0)}
+
+
+def test_a_forwarder_is_started_once_where_it_cannot_stand_beside_itself() -> None:
+    assert plan(method=STARTS).instances == 1
+    of_machine = plan("xdpgen", "embedded", method=STARTS, forwarders=["linux-bridge"], knobs={"hugepages_2m": [8]})
+    assert of_machine.instances == 3
+    assert {instances_of(of_machine, point) for point in of_machine.points} == {1}
+    with pytest.raises(InputError, match=r"method\.instances: 3: only with method\.turns"):
+        plan(method={**STARTS, "turns": 0})

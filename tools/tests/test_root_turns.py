@@ -13,6 +13,7 @@ from lab.command import wait_for
 from lab.rooted import Lab, cgroups, frozen
 
 from xdplab import app
+from xdplab.analysis.run import Run
 from xdplab.cli.progress import ConsoleListener
 from xdplab.hosts import NetnsHost, freezer
 from xdplab.methods.latency import Latency
@@ -73,10 +74,10 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
     used_ns: list[int] = []
     names: set[str] = set()
     there: dict[str, PointSession] = {}
-    begin, measure = PointSession.begin, Latency.measure
+    prove_start, measure = PointSession.prove_start, Latency.measure
 
-    def begun(self: PointSession, before: str = "") -> None:
-        begin(self, before)
+    def begun(self: PointSession) -> None:
+        prove_start(self)
         there[self.point.id] = self
 
     def processes(session: PointSession) -> set[int]:
@@ -95,7 +96,7 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
         used_ns.append(ran_ns(others) - before_ns)
 
     monkeypatch.setattr(freezer, "folders", lambda: iter(saboteur.freezers(kind)))
-    monkeypatch.setattr(PointSession, "begin", begun)
+    monkeypatch.setattr(PointSession, "prove_start", begun)
     monkeypatch.setattr(Latency, "measure", measured)
     study = studies.study(
         testbed="embedded",
@@ -124,6 +125,43 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
         ]
         light = [each.result for each in own if each.clause and each.result]
         assert sum(each.received for each in light) > 0.5 * sum(each.sent for each in light)  # the machine is busy
+
+
+@pytest.mark.usefixtures("in_process")
+def test_each_stands_beside_itself(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two starts of each in a round, in places of their own; turns of the second are numbered behind the first's."""
+    places: list[tuple[str, int, str]] = []
+    measure = Latency.measure
+
+    def measured(method: Latency, session: PointSession, traffic: TrafficSpec) -> None:
+        assert isinstance(session.dut.host, NetnsHost)
+        places.append((session.point.id, session.number, session.dut.host.netns))
+        measure(method, session, traffic)
+
+    monkeypatch.setattr(Latency, "measure", measured)
+    study = studies.study(
+        testbed="embedded",
+        tester="quick",
+        forwarders=["xsk", "linux-bridge"],
+        method={**METHOD, "turns": 2, "instances": 2},
+        repetitions=2,
+    )
+    with ConsoleListener() as listener:
+        folder, outcome = app.run_study(app.prepare(study), listener, results)
+    assert outcome.error is None
+    trials = folder.trials()
+    assert [each.reason for each in trials if each.status != "ok"] == []
+    assert all(places.count(each) == 2 for each in places)
+    assert len({netns for *_, netns in places}) == 4
+    for key in {point for point, *_ in places}:
+        own = [each for each in trials if each.point_id == key]
+        measured_turns = sorted((each.repetition, each.turn or 0) for each in own if each.result and not each.clause)
+        assert measured_turns == [(number, turn) for number in (0, 1) for turn in range(4)]
+        numbers = [(each.repetition, each.trial) for each in own if each.result]
+        assert len(numbers) == len(set(numbers)) == 16
+        assert [each.repetition for each in own if each.purpose == "end"] == [0, 0, 1, 1]
+    found = Run.of(folder, outcome).points
+    assert all(set(each.turns["p50_us"]) == set(range(4)) for point in found for each in point.by_repetition)
 
 
 def killed(target: str, **plan: Any) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def run(
         spec = spec.model_copy(update={"repetitions": looks[-1]})
     prepared = app.prepare(spec, allow_program or ())
     if dry_run:
-        done = completed(unfinished.trials() if unfinished else ())
+        done = completed(unfinished.trials() if unfinished else (), prepared.plan)
         print(plan_table(prepared.plan, spec, app.survey(prepared, Listener()), done, prepared.testbed.kind))
         return
     with ConsoleListener() as listener:

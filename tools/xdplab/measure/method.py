@@ -209,6 +209,11 @@ class Method(ABC, Generic[SpecT]):
         """How often `measure` is called in a repetition, side by side where points can be; 0: once."""
         return 0
 
+    @property
+    def instances(self) -> int:
+        """How often each forwarder is started in a repetition, to stand beside itself where points can."""
+        return 1
+
     def check(self, study: StudySpec) -> None:
         """What only it can check of a study.
 

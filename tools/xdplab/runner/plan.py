@@ -43,6 +43,8 @@ class Plan:
     left_out: int = 0
     #: Of the order.
     seed: int = 1
+    #: How often each forwarder is started in a repetition.
+    instances: int = 1
 
     @property
     def forwarders(self) -> list[ForwarderSpec]:
@@ -51,12 +53,13 @@ class Plan:
     def traffic_seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
         """Seconds of traffic of these repetitions (all that are planned)."""
         chosen = self.order if repetitions is None else repetitions
-        return sum(sum(self.method.trial_seconds(repetition.point.traffic)) for repetition in chosen)
+        once = sum(sum(self.method.trial_seconds(repetition.point.traffic)) for repetition in chosen)
+        return once * self.instances
 
     def seconds(self, repetitions: Iterable[Repetition] | None = None) -> float:
         """Traffic and starts of these repetitions (all that are planned), in s."""
         chosen = self.order if repetitions is None else tuple(repetitions)
-        return self.traffic_seconds(chosen) + _OVERHEAD_S * len(chosen)
+        return self.traffic_seconds(chosen) + _OVERHEAD_S * len(chosen) * self.instances
 
     def round(self, number: int) -> tuple[Repetition, ...]:
         """Every point once, in the order that the seed gives to this round, also to one behind the planned."""
@@ -118,7 +121,17 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
             f"{MAX_REPETITIONS:,} repetitions that a run may have"
         )
     order = [repetition for number in range(study.repetitions) for repetition in _round(points, study.seed, number)]
-    return Plan(points, tuple(order), method, left_out, study.seed)
+    instances = 1 if why_alone(study, testbed.kind) else method.instances
+    return Plan(points, tuple(order), method, left_out, study.seed, instances)
+
+
+def why_alone(study: StudySpec, kind: str) -> str:
+    """Why points cannot stand side by side on a testbed of that kind; empty where they can."""
+    if kind != "embedded":
+        return "its ports are there once"
+    if len(study.all_testers) > 1:
+        return "one tester at a time has the ports"
+    return ""
 
 
 def _round(points: Sequence[Point], seed: int, number: int) -> tuple[Repetition, ...]:

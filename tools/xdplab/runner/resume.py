@@ -2,11 +2,14 @@
 """A run goes on where it was begun: figures of two machines, kernels or programs must not become one pair."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 
 from xdplab.model import InputError, RunRecord, TrialRecord
 from xdplab.model.base import flat
 from xdplab.model.run import Resumption
+from xdplab.runner.plan import Plan
+from xdplab.runner.turns import instances_of
 
 #: Parts of the environment that may differ between the parts of a run, and why; all else in it can change a number.
 IGNORED_ON_RESUME = {
@@ -20,9 +23,11 @@ IGNORED_ON_RESUME = {
 _ABSENT = "absent"
 
 
-def completed(trials: Iterable[TrialRecord]) -> frozenset[tuple[str, int]]:
+def completed(trials: Iterable[TrialRecord], plan: Plan) -> frozenset[tuple[str, int]]:
     """Point and number of each repetition that a run which goes on does not make again."""
-    return frozenset((trial.point_id, trial.repetition) for trial in trials if trial.purpose == "end")
+    ends = Counter((trial.point_id, trial.repetition) for trial in trials if trial.purpose == "end")
+    starts = {point.id: instances_of(plan, point) for point in plan.points}
+    return frozenset(each for each, count in ends.items() if count >= starts.get(each[0], 1))
 
 
 def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:

@@ -15,6 +15,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -43,18 +44,20 @@ from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
 from xdplab.runner.low_latency import LowLatency
-from xdplab.runner.plan import Plan, Repetition
+from xdplab.runner.plan import Plan, Repetition, why_alone
 from xdplab.runner.refusals import refusals
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession, SessionContext
 from xdplab.runner.tester_pool import TesterPool
-from xdplab.runner.turns import has_system_setting, in_groups, why_alone
+from xdplab.runner.turns import has_system_setting, in_groups, instances_of
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.needs import refuse_if_needed
 from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
 T = TypeVar("T")
+#: Forwarders that start, or stop, at a time.
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class StudyRun:
         self._study, self._plan, self._testbed, self._listener = job.study, job.plan, job.testbed, job.listener
         self._testers = TesterPool(job.study, tuple(job.testers), job.testbed)
         self._low_latency = LowLatency(job.testbed, min(each.senders(job.testbed.spec) for each in job.testers))
-        self._done = completed(job.earlier_trials)
+        self._done = completed(job.earlier_trials, job.plan)
         self._measuring_s = (job.earlier.measuring_s or 0.0) if job.earlier else 0.0
         self._unsupported: dict[str, str] = {}
         self._journaled = bool(job.earlier_trials)
@@ -293,7 +296,7 @@ class StudyRun:
         for at, group in enumerate(groups):
             if number:
                 left_s = (time.monotonic() - began) / number * (len(order) - number)
-            if len(group) > 1:
+            if len(group) > 1 or instances_of(self._plan, group[0].point) > 1:
                 self._take_turns(group, number, len(order), left_s)
             else:
                 self._listener.starting(group[0].point, group[0].number, number + 1, len(order), left_s)
@@ -311,34 +314,46 @@ class StudyRun:
     def _take_turns(self, repetitions: Sequence[Repetition], number: int, of: int, left_s: float) -> None:
         """Start all, then steps in random order, each point awake in its own only; then end all, whatever happens."""
         began = time.monotonic()
-        chance = random.Random(f"{self._study.seed}:{repetitions[0].number}:turns")  # noqa: S311 - an order
-        wanted = {each.point.id for each in repetitions}
-        places = {point_id: place for place, point_id in enumerate(each for each in self._points if each in wanted)}
         sessions: list[PointSession] = []
         with contextlib.ExitStack() as stack:
             try:
-                for repetition in repetitions:
-                    number += 1
-                    self._listener.starting(repetition.point, repetition.number, number, of, left_s)
-                    self._taken = self._earlier_trials(repetition)
-                    place = self._testbed.beside(places[repetition.point.id])
-                    session = self._session(repetition, place, place.freezer)
-                    sessions.append(session)
-                    stack.callback(session.end)
-                    session.begin()
-                    session.sleep()
-                going, turn = sessions, 0
-                while going:
-                    turn += 1
-                    if turns := self._plan.method.turns:
-                        left_now = max(left_s - (time.monotonic() - began), 0.0)
-                        where = f"round {repetitions[0].number + 1}, turn {turn} of {turns}"
-                        self._listener.progress(f"{where}: {len(going)} side by side   [left {left_now:.0f} s]")
-                    going = [session for session in chance.sample(going, len(going)) if session.step()]
+                for at, repetition in enumerate(repetitions, number + 1):
+                    self._listener.starting(repetition.point, repetition.number, at, of, left_s)
+                    for session in self._beside(repetition, repetitions):
+                        sessions.append(session)
+                        stack.callback(session.end)
+                        session.prepare()
+                _start_together(sessions)
+                self._go_round(sessions, max(left_s - (time.monotonic() - began), 0.0))
+                _stop_together(sessions)
             except BaseException:
                 for session in sessions:  # a run that goes on takes the turns that are left of it
                     session.abandon()
                 raise
+
+    def _beside(self, repetition: Repetition, group: Sequence[Repetition]) -> Iterator[PointSession]:
+        """One for each start of its forwarder, in places that are its own in each round of this group."""
+        starts = instances_of(self._plan, repetition.point)
+        wanted = {each.point.id for each in group}
+        first = starts * [each for each in self._points if each in wanted].index(repetition.point.id)
+        self._taken = self._earlier_trials(repetition)
+        for instance in range(starts):
+            place = self._testbed.beside(first + instance)
+            yield self._session(repetition, place, place.freezer, instance)
+
+    def _go_round(self, sessions: Sequence[PointSession], left_s: float) -> None:
+        """One step of each after another, until none has any left."""
+        began = time.monotonic()
+        number = sessions[0].number
+        chance = random.Random(f"{self._study.seed}:{number}:turns")  # noqa: S311 - an order
+        going, turn = list(sessions), 0
+        while going:
+            turn += 1
+            if turns := self._plan.method.turns:
+                left_now = max(left_s - (time.monotonic() - began), 0.0)
+                where = f"round {number + 1}, turn {turn} of {turns}"
+                self._listener.progress(f"{where}: {len(going)} side by side   [left {left_now:.0f} s]")
+            going = [session for session in chance.sample(going, len(going)) if session.step()]
 
     def _earlier_trials(self, repetition: Repetition) -> list[TrialRecord]:
         own = trials_by_point(self._job.earlier_trials).get(repetition.point.id, ())
@@ -374,7 +389,11 @@ class StudyRun:
         self._testers.close()
 
     def _session(
-        self, repetition: Repetition, testbed: Testbed | None = None, freezer: Freezer | None = None
+        self,
+        repetition: Repetition,
+        testbed: Testbed | None = None,
+        freezer: Freezer | None = None,
+        instance: int = 0,
     ) -> PointSession:
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
         name = f"{repetition.point.forwarder.title}: " if freezer else ""
@@ -391,6 +410,7 @@ class StudyRun:
                 emit=self._emit,
                 progress=lambda line: self._listener.progress(name + line.lstrip()),
                 freezer=freezer,
+                instance=instance,
             )
         )
 
@@ -403,6 +423,32 @@ class StudyRun:
             self._measuring_s += trial.result.elapsed_s
         if (trial.result is not None and trial.turn is None) or trial.status != "ok":
             self._listener.trial(self._points[trial.point_id], trial)
+
+
+def _start_together(sessions: Sequence[PointSession]) -> None:
+    """Start all side by side, each asleep as soon as it has started; then prove one after another."""
+    for session in _each_once(sessions, PointSession.start):
+        session.sleep()
+    for session in sessions:
+        session.wake()
+        session.prove_start()
+        session.sleep()
+
+
+def _stop_together(sessions: Sequence[PointSession]) -> None:
+    """Prove one after another, then stop all side by side."""
+    for session in sessions:
+        session.prove_end()
+    list(_each_once(sessions, PointSession.stop))
+
+
+def _each_once(sessions: Sequence[PointSession], act: Callable[[PointSession], None]) -> Iterator[PointSession]:
+    """Each when it has acted, in a thread of its own; a signal waits for the last."""
+    with deferred(), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        acting = {pool.submit(act, session): session for session in sessions}
+        for done in as_completed(acting):
+            done.result()
+            yield acting[done]
 
 
 def _with_undone(record: RunRecord, undone: Mapping[str, Mapping[str, str]]) -> RunRecord:

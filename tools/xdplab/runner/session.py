@@ -74,6 +74,8 @@ class SessionContext:
     progress: Callable[[str], None]
     #: Of its forwarder's processes, where others stand beside it.
     freezer: Freezer | None = None
+    #: Which start of it this is in its repetition, from 0 on.
+    instance: int = 0
 
 
 class PointSession:
@@ -106,7 +108,9 @@ class PointSession:
         layout = self._settings.context.layout
         self._dut = dut_of(testbed, self.point, layout)
         self._began = time.monotonic()
-        self._trials = 0
+        #: Numbers of its trials and turns are behind those of the instances before it.
+        self._trials = self._first_trial = context.instance * len(method.trial_seconds(self.point.traffic))
+        self._first_turn = context.instance * method.turns
         asked = [record for record in context.earlier if record.asked is not None]
         self._earlier = {record.trial: record for record in asked}
         self._found = {record.clause for record in context.earlier if record.purpose == "figures"}
@@ -127,6 +131,8 @@ class PointSession:
         self._freezer = context.freezer
         #: Whether its processes may be frozen.
         self._asleep = False
+        #: Whether a process of it has ended that may have had sockets.
+        self._had_sockets = False
         #: Of the trials, in a repetition whose points take turns.
         self._turn: int | None = None
         #: Of `step`: what carries out the trials.
@@ -161,11 +167,29 @@ class PointSession:
 
     def begin(self, before: str = "") -> None:
         """Start the forwarder and prove the path."""
+        self.prepare(before)
+        self.start()
+        self.prove_start()
+
+    def prepare(self, before: str = "") -> None:
+        """What the forwarder's start needs."""
         self._reason = before
         with self._failing(), self._own_time():
             self._prepare()
-            self._method.prove(self)
-            self._setup_s = time.monotonic() - self._began
+
+    def start(self) -> None:
+        """The forwarder; from any thread, next to the starts of others."""
+        if not self._over:
+            with self._failing(), self._own_time():
+                self._forwarder_s += (time.monotonic_ns() - self._start()) / 1e9
+
+    def prove_start(self) -> None:
+        """That it runs with its settings, and forwards."""
+        if not self._over:
+            with self._failing(), self._own_time():
+                self._settings.after_start(self._forwarder.name)
+                self._method.prove(self)
+                self._setup_s = time.monotonic() - self._began
 
     def measure(self) -> None:
         """All trials, those of each turn one after another; nothing where it has failed before."""
@@ -178,7 +202,7 @@ class PointSession:
             for turn in range(self._method.turns):
                 if turn:
                     self.let_others()
-                self._turn = turn
+                self._turn = self._first_turn + turn
                 self._method.measure(self, traffic)
 
     def step(self) -> bool:
@@ -270,10 +294,7 @@ class PointSession:
         """
         with self._own_time():
             try:
-                self.wake()
-                if not self._over:
-                    with self._failing():
-                        prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
+                self.prove_end()
             finally:
                 with deferred():
                     lost = self._clean_up()
@@ -292,6 +313,19 @@ class PointSession:
         self._emit(
             self._record(purpose="end", status=self._status, reason=self._reason, log_tail=self._tail, **rounded)
         )
+
+    def prove_end(self) -> None:
+        """That it still works, once; nothing where it has failed before."""
+        self.wake()
+        if not self._over:
+            self._over = True
+            with self._failing():
+                prove_work(self._forwarder, self._dut, self._workdir, self.send, own_ends=self._method.own_ends)
+
+    def stop(self) -> None:
+        """The forwarder, before everything is put back; from any thread, next to the stops of others."""
+        with self._own_time(), contextlib.suppress(XdplabError):  # `end` stops it again, and says what is wrong
+            self._stop()
 
     def trial(
         self,
@@ -321,7 +355,7 @@ class PointSession:
         """By the journal of a resumed run, or taken now."""
         record = self._earlier.pop(self._trials, None)
         if record is None:
-            if self._trials and not self._method.turns and not self._method.lets_others:
+            if self._trials > self._first_trial and not self._method.turns and not self._method.lets_others:
                 self.let_others()
             record = self._one_trial(spec, purpose, clause, take)
             self._emit(record)
@@ -397,12 +431,13 @@ class PointSession:
 
         def restart() -> None:
             try:
-                self._forwarder.stop()
+                self._stop()
                 stopped_ns = time.monotonic_ns()
                 self._wait_for_queues()
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
                 own_ns.append(self._start() - stopped_ns)
+                self._settings.after_start(self._forwarder.name)
             except BaseException as exc:  # of a thread of its own: it is raised below, by the one that waits
                 failures.append(exc)
 
@@ -427,7 +462,6 @@ class PointSession:
         self._dut.host.make_folder(self._dut.rundir)
         began_ns = self._started_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
-        self._settings.after_start(self._forwarder.name)
         return began_ns
 
     def _prepare(self) -> None:
@@ -444,8 +478,6 @@ class PointSession:
             self._settings.keep_of_driver()
             self._dut = dataclasses.replace(self._dut, ports=cards.take(self._testbed.lock, self._dut.ports))
         self._around.enter_context(self._method.around(self))
-        began_ns = self._start()
-        self._forwarder_s += (time.monotonic_ns() - began_ns) / 1e9
 
     def prove(self) -> None:
         """Frames, and that options are in force."""
@@ -497,15 +529,12 @@ class PointSession:
 
         `fresh`: with a connection, what the tester had running is gone.
         """
-        ran = True
-        with steps.step("forwarder"):
-            ran = bool(self._forwarder.pids())
         ports = [port.ifname for port in self._dut.ports if port.in_kernel]
         in_order: list[tuple[str, Callable[[], object]]] = [
             ("waking", self.wake),  # also when the wake before was interrupted: what is frozen cannot be stopped
             ("tester", self._tester.close if fresh else self._tester.rest),
             ("forwarder", self._stop),
-            *([("queues", self._wait_for_queues)] if ran else []),
+            ("queues", self._wait_for_queues),
             *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in ports),
             ("method", self._around.close),
             ("links", self._remove_links),
@@ -524,11 +553,13 @@ class PointSession:
 
     def _stop(self) -> None:
         began_s = time.monotonic()
+        self._had_sockets |= bool(self._forwarder.pids())
         self._forwarder.stop()
         self._forwarder_s += time.monotonic() - began_s
 
     def _wait_for_queues(self) -> None:
-        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
+        if self._had_sockets:
+            wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
 
     def _remove_links(self) -> None:
         """Those that were not there before; on machines that others use, only those of the forwarder's names."""

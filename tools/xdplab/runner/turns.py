@@ -7,25 +7,21 @@ from xdplab.knobs import make_knob
 from xdplab.model import Point, StudySpec
 from xdplab.model.design import UNSET
 from xdplab.model.digits import number_of
-from xdplab.runner.plan import Plan, Repetition
+from xdplab.runner.plan import Plan, Repetition, why_alone
 
 #: Points that stand side by side whatever they differ in; of more, those that are compared.
 MOST_BESIDE = 12
-
-
-def why_alone(study: StudySpec, kind: str) -> str:
-    """Why points cannot stand side by side on a testbed of that kind; empty where they can."""
-    if kind != "embedded":
-        return "its ports are there once"
-    if len(study.all_testers) > 1:
-        return "one tester at a time has the ports"
-    return ""
 
 
 def has_system_setting(plan: Plan, points: Iterable[Point]) -> bool:
     """Whether one of them has a setting of the machine."""
     wanted = [{**plan.method.forwarder(point).required_knobs(), **point.knobs}.items() for point in points]
     return any(make_knob(name).scope == "system" for name in {k for each in wanted for k, v in each if v != UNSET})
+
+
+def instances_of(plan: Plan, point: Point) -> int:
+    """How often its forwarder is started in a repetition."""
+    return plan.instances if plan.instances > 1 and not has_system_setting(plan, [point]) else 1
 
 
 def in_groups(plan: Plan, study: StudySpec, order: Sequence[Repetition], alone: str) -> list[list[Repetition]]:
@@ -36,7 +32,7 @@ def in_groups(plan: Plan, study: StudySpec, order: Sequence[Repetition], alone: 
     settings are compared, as many as stand next to one another in the round's random order.
     """
     swept = study.sweep is not None
-    few = swept or len(plan.points) <= MOST_BESIDE
+    few = swept or len(plan.points) * plan.instances <= MOST_BESIDE
     groups: list[list[Repetition]] = []
     open_groups: dict[tuple[int, str], list[Repetition]] = {}
     for each in order:
@@ -55,7 +51,9 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
     """For a dry run: `8 points side by side, 6 turns in each repetition`; empty of one point."""
     points = {each.point.id: each for each in left}
     turns = f", {plan.method.turns} turns in each repetition" if plan.method.turns else ""
-    if len(points) < 2:
+    if plan.instances > 1:
+        turns = f", {plan.instances} of each{turns}"
+    elif len(points) < 2:
         return ""
     if alone := why_alone(study, kind):
         return f"points one after another: {alone}{turns}"

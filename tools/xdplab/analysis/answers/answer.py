@@ -74,13 +74,13 @@ def answer(
         if not summary.repetitions:
             return _no_answer(f"{summary.forwarder} was not measured ({summary.reason})", *others)
     found = compared(ours, theirs, metric_of(ours, theirs, method.figures), method.light_clause)
-    return found.model_copy(update={"details": (*found.details, *_until_decided(run, found, trials), *others)})
+    return found.model_copy(update={"details": (*found.details, *_until_decided(run, found), *others)})
 
 
-def _until_decided(run: RunRecord, found: Answer, trials: Sequence[TrialRecord]) -> list[str]:
+def _until_decided(run: RunRecord, found: Answer) -> list[str]:
     """How long a round takes, where more of them would decide something."""
     open_ones = [one for one in (found.comparison, found.at_rate) if one is not None and one.more_rounds]
-    round_s = sum(trial.repetition_s for trial in trials) / run.study.repetitions
+    round_s = (run.wall_s or 0.0) / run.study.repetitions
     if not open_ones or not round_s:
         return []
     return [f"A round takes about {significant(round_s, 2)} s here; `--until-decided` goes on by itself."]

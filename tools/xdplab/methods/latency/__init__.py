@@ -16,7 +16,7 @@ from xdplab.measure.method import Method, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.measure.streams import load_streams, probe_streams
-from xdplab.model import MethodSpec, RunRecord, StreamSpec, TrafficSpec, TrialSpec
+from xdplab.model import InputError, MethodSpec, RunRecord, StreamSpec, StudySpec, TrafficSpec, TrialSpec
 from xdplab.model.digits import loss
 
 #: Clause of the trial at the study's light load.
@@ -66,6 +66,9 @@ class LatencySpec(MethodSpec):
     #: Points stand side by side in each repetition, and take so many turns, a trial of each load in one; 0: one point
     #: after another.
     turns: int = Field(default=0, ge=0, le=200)
+    #: How often each forwarder is started in a repetition, where points stand side by side: each takes the turns, so
+    #: that what one start has to another averages out.
+    instances: int = Field(default=1, ge=1, le=6)
 
 
 class Latency(Method[LatencySpec]):
@@ -93,6 +96,14 @@ class Latency(Method[LatencySpec]):
     @property
     def turns(self) -> int:
         return self.spec.turns
+
+    @property
+    def instances(self) -> int:
+        return self.spec.instances
+
+    def check(self, study: StudySpec) -> None:
+        if self.instances > 1 and not self.turns:
+            raise InputError(f"study {study.name}: method.instances: {self.instances}: only with method.turns")
 
     def asked_pps(self, traffic: TrafficSpec) -> float:
         """Probes and load, or the light load; a load that is a share of what the forwarder carries is none of them."""

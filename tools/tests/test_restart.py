@@ -26,7 +26,7 @@ class Session(PointSession):
 
     def _remove_links(self) -> None: ...
 
-    def _start(self) -> int:
+    def _start_again(self) -> int:
         self.started += 1
         return time.monotonic_ns()
 

@@ -242,7 +242,7 @@ def test_every_process_sleeps_wherever_it_has_gone(kind: str, tmp_path: Path, mo
     finally:
         testbed.down()
     assert cgroups(netns) == []
-    assert {state(pid) for pid in found} <= {"Z", ""}
+    wait_for(lambda: {state(pid) for pid in found} <= {"Z", ""}, "that they have ended")
     helpers.stop()
 
 

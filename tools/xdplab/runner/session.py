@@ -131,8 +131,8 @@ class PointSession:
         self._freezer = context.freezer
         #: Whether its processes may be frozen.
         self._asleep = False
-        #: Whether a process of it has ended that may have had sockets.
-        self._had_sockets = False
+        #: Whether processes of it were stopped before everything is put back.
+        self._stopped = False
         #: Of the trials, in a repetition whose points take turns.
         self._turn: int | None = None
         #: Of `step`: what carries out the trials.
@@ -325,6 +325,7 @@ class PointSession:
     def stop(self) -> None:
         """The forwarder, before everything is put back; from any thread, next to the stops of others."""
         with self._own_time(), contextlib.suppress(XdplabError):  # `end` stops it again, and says what is wrong
+            self._stopped = bool(self._forwarder.pids())
             self._stop()
 
     def trial(
@@ -431,13 +432,12 @@ class PointSession:
 
         def restart() -> None:
             try:
-                self._stop()
+                self._forwarder.stop()
                 stopped_ns = time.monotonic_ns()
                 self._wait_for_queues()
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
-                own_ns.append(self._start() - stopped_ns)
-                self._settings.after_start(self._forwarder.name)
+                own_ns.append(self._start_again() - stopped_ns)
             except BaseException as exc:  # of a thread of its own: it is raised below, by the one that waits
                 failures.append(exc)
 
@@ -462,6 +462,12 @@ class PointSession:
         self._dut.host.make_folder(self._dut.rundir)
         began_ns = self._started_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
+        return began_ns
+
+    def _start_again(self) -> int:
+        """As it was started before, with its settings."""
+        began_ns = self._start()
+        self._settings.after_start(self._forwarder.name)
         return began_ns
 
     def _prepare(self) -> None:
@@ -529,12 +535,15 @@ class PointSession:
 
         `fresh`: with a connection, what the tester had running is gone.
         """
+        ran = True
+        with steps.step("forwarder"):
+            ran = self._stopped or bool(self._forwarder.pids())
         ports = [port.ifname for port in self._dut.ports if port.in_kernel]
         in_order: list[tuple[str, Callable[[], object]]] = [
             ("waking", self.wake),  # also when the wake before was interrupted: what is frozen cannot be stopped
             ("tester", self._tester.close if fresh else self._tester.rest),
             ("forwarder", self._stop),
-            ("queues", self._wait_for_queues),
+            *([("queues", self._wait_for_queues)] if ran else []),
             *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in ports),
             ("method", self._around.close),
             ("links", self._remove_links),
@@ -553,13 +562,11 @@ class PointSession:
 
     def _stop(self) -> None:
         began_s = time.monotonic()
-        self._had_sockets |= bool(self._forwarder.pids())
         self._forwarder.stop()
         self._forwarder_s += time.monotonic() - began_s
 
     def _wait_for_queues(self) -> None:
-        if self._had_sockets:
-            wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
+        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
 
     def _remove_links(self) -> None:
         """Those that were not there before; on machines that others use, only those of the forwarder's names."""

@@ -46,15 +46,24 @@ class Command(NamedTuple):
 
 def commands() -> list[Command]:
     """All of them, by name."""
-    return sorted(_command(words, each) for words, each in _leaves(typer.main.get_command(cli), "xdplab"))
+    return sorted(_command(words, each) for words, each in leaves(typer.main.get_command(cli), "xdplab"))
 
 
-def _leaves(command: Any, words: str) -> Iterator[tuple[str, Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
+def leaves(command: Any, words: str) -> Iterator[tuple[str, Any]]:
+    """Those that do something: `xdplab lab init` and its command of typer's."""
+    inner = commands_in(command)
+    if not inner:
         yield words, command
-    for name, each in (inner or {}).items():
-        yield from _leaves(each, f"{words} {name}")
+    for name, each in inner.items():
+        yield from leaves(each, f"{words} {name}")
+
+
+def commands_in(command: Any) -> dict[str, Any]:
+    """Of a group, those of other packages among them; {}: it is none."""
+    if not hasattr(command, "list_commands"):
+        return {}
+    context = typer.Context(command)
+    return {name: command.get_command(context, name) for name in command.list_commands(context)}
 
 
 def _command(words: str, command: Any) -> Command:

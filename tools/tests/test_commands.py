@@ -16,6 +16,7 @@ import pytest
 import typer
 
 from dev.__main__ import cli as dev
+from dev.commands import commands_in
 from xdplab import app
 from xdplab.cli.changes import changes_of
 from xdplab.cli.main import cli
@@ -76,7 +77,7 @@ def inline(page: str) -> Iterator[str]:
 
 def typed(command: Any, words: list[str], *, whole: bool) -> dict[str, Any]:
     """What typer makes of the words; a sentence may leave arguments out."""
-    while commands := getattr(command, "commands", None):
+    while commands := commands_in(command):
         if not words or words[0].startswith("-"):
             return {}
         assert words[0] in commands, f"no command {words[0]}"

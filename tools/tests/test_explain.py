@@ -4,15 +4,15 @@
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
 from lab import studies
 from lab.command import BIN, Done, environment
 
+from dev.commands import leaves
 from xdplab.cli.main import cli as commands
 from xdplab.cli.parts import names
 from xdplab.forwarders.registry import forwarder_class
@@ -133,21 +133,13 @@ def test_a_place_is_reported_and_another_refused(cli: Callable[..., Done]) -> No
     cli("where", "suite").refused("where: 'suite': unknown", "did you mean 'suites'?", "there are suites, studies")
 
 
-def leaves(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    inner = getattr(command, "commands", None)
-    if inner is None:
-        yield words, command
-    for name, each in (inner or {}).items():
-        yield from leaves(each, *words, name)
-
-
 def test_each_help_has_an_example_that_can_be_typed() -> None:
     for words, command in leaves(typer.main.get_command(commands), "xdplab"):
         found = re.findall(r"^Example: (.*)$", command.help, re.MULTILINE)
         assert len(found) == 1, (words, found)
-        given = shlex.split(found[0])
-        assert tuple(given[: len(words)]) == words
-        command.make_context(words[-1], given[len(words) :])
+        given, typed = shlex.split(found[0]), words.split()
+        assert given[: len(typed)] == typed
+        command.make_context(typed[-1], given[len(typed) :])
 
 
 def test_the_shell_completes_names_of_studies_and_parts() -> None:

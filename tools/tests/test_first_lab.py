@@ -8,6 +8,7 @@ import shlex
 import yaml
 from typer.main import get_command
 
+from dev.commands import commands_in
 from xdplab.analysis.documents import find_document
 from xdplab.cli.main import cli
 from xdplab.cli.reproduce import planned
@@ -76,6 +77,6 @@ def test_its_commands_are_understood() -> None:
     assert [words[0] for words in ours] == ["lab", "doctor", "run"]
     for words in ours:
         command = get_command(cli)
-        while words and words[0] in getattr(command, "commands", {}):
-            command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+        while words and (inner := commands_in(command).get(words[0])):
+            command, words = inner, words[1:]
         command.make_context("xdplab", words, resilient_parsing=False)

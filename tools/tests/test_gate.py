@@ -21,7 +21,7 @@ from xdplab.analysis.gate import GateResult, Side, judge_gate
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
 from xdplab.forwarders import make_forwarder
-from xdplab.model import DoesNotCompile, ForwarderSpec, HostLost, InputError, TrialRecord
+from xdplab.model import DoesNotCompile, ForwarderSpec, HostLost, InputError, TrialRecord, plugins
 from xdplab.report.exports.gate import bencher, markdown
 from xdplab.runner import Listener
 from xdplab.tools import project_root
@@ -127,6 +127,11 @@ def test_each_verdict_has_its_exit_code(
 )
 def test_bad_input_is_one_line(cli: Cli, options: list[str], words: str) -> None:
     cli("gate", "fake", "fake", *ON_FAKE, *options).refused(words)
+
+
+def test_without_the_package_that_counts_it_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "entries", lambda group: [])
+    cli("gate", "xdp", "xdp", "--cost").refused("gate: --cost needs the package xdplab_cost", "`ci/setup` installs it")
 
 
 def test_what_others_read(cli: Cli, tmp_path: Path) -> None:

@@ -34,6 +34,11 @@ def test_help_and_version_load_no_library_but_that_of_the_command_line(argv: lis
     assert loaded(_EVERYTHING, *argv) == []
 
 
+def test_only_what_lists_commands_looks_for_those_of_other_packages() -> None:
+    assert loaded({"importlib.metadata", "xdplab.cost"}, "--version") == []
+    assert loaded({"importlib.metadata"}, "--help") == ["importlib.metadata"]
+
+
 def test_a_run_is_shown_without_the_libraries_that_draw_and_classify() -> None:
     """Nor is what other methods need, or other hosts."""
     others = {"xdplab.methods.micro", "xdplab.forwarders.dpdk.testpmd", "asyncio"}

@@ -4,7 +4,6 @@
 import re
 import shutil
 import subprocess
-from typing import Any
 
 import pytest
 import typer
@@ -13,16 +12,11 @@ from dev import commands
 from xdplab.cli.main import cli
 from xdplab.tools import project_root
 
-
-def all_words(command: Any, words: str) -> dict[str, list[str]]:
-    """`xdplab lab init` -> its options."""
-    inner = getattr(command, "commands", None)
-    if inner is None:
-        return {words: [opt for each in command.params for opt in each.opts if opt.startswith("--")]}
-    return {key: opts for name, each in inner.items() for key, opts in all_words(each, f"{words} {name}").items()}
-
-
-THERE = all_words(typer.main.get_command(cli), "xdplab")
+#: `xdplab lab init` -> its options.
+THERE = {
+    words: [opt for each in command.params for opt in each.opts if opt.startswith("--")]
+    for words, command in commands.leaves(typer.main.get_command(cli), "xdplab")
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +31,7 @@ def page() -> str:
 
 
 def test_the_man_page_has_each_command_with_its_options_and_its_example(page: str) -> None:
-    assert {"xdplab run", "xdplab lab init", "xdplab show"} <= set(THERE)
+    assert {"xdplab run", "xdplab lab init", "xdplab show", "xdplab cost"} <= set(THERE)
     _, *parts = re.split(r"^   (?=xdplab )", page.partition("EXIT STATUS")[0], flags=re.MULTILINE)
     reported = {
         words: part for part in parts for words in THERE if re.match(rf"{words}( [\[A-Z]|$)", part, re.MULTILINE)

@@ -10,6 +10,7 @@ import pytest
 from lab import studies
 from lab.command import Done, environment, xdplab
 from lab.contributing import package
+from lab.outsider import distribution
 
 
 @pytest.fixture
@@ -42,6 +43,22 @@ def test_the_example_of_each_kind_is_run_and_its_knob_put_back(
     assert {trial.result.tester for trial in run.trials() if trial.result} == {"acme-loop"}
     head = json.loads((run.path / "run.json").read_text(encoding="utf-8"))
     assert head["described"]["acme_depth"]["2"] == "queues of depth 2"
+
+
+def test_its_command_is_one_of_ours(tmp_path: Path, acme: tuple[Path, dict[str, str]]) -> None:
+    _, env = acme
+    assert "Print the forwarder with the highest p99 of a run." in xdplab("--help", env=env).out
+    assert xdplab("run", studies.study_file(tmp_path), env=env).complaints == []
+    done = xdplab("acme-slowest", env=env)
+    assert (done.code, done.out) == (0, "fake:base_latency_us=9.0\n"), done.err
+    xdplab("acme-slowest", "nowhere", env=env).refused("nowhere", "no run.json")
+    xdplab("acme-slowest", "--nothing", env=env).refused("No such option: --nothing")
+
+
+def test_a_command_of_ours_stays_ours(tmp_path: Path) -> None:
+    source = "def taken() -> None:\n    raise SystemExit(9)\n"
+    folder = distribution(tmp_path, "greedy", {"xdplab.commands": {"where": "greedy:taken"}}, source)
+    assert xdplab("where", "studies", env=environment({}, [folder])).code == 0
 
 
 def test_without_its_program_the_example_is_unsupported_with_the_command_that_installs_it(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from xdplab.analysis.gate import GateResult
     from xdplab.app import Gate
 
+#: Entry points of judges that do not measure, by the name of their option (`--cost`).
+JUDGES = "xdplab.gates"
 MaxSlowdown = Annotated[str, typer.Option("--max-slowdown", help="how much worse the new one may be: 5% or 0.05")]
 Metric = Annotated[str, typer.Option("--figure", help="key of the figure that decides, e.g. p99_us")]
 Study = Annotated[str, typer.Option("--study", help="name in suites/studies, or a file; its forwarders are replaced")]
@@ -139,10 +141,16 @@ def _ratio(text: str) -> float:
 
 
 def counted(base: str, new: str, max_slowdown: float, kernels: list[str], driver: str) -> "GateResult":
-    """A gate by instructions per frame, with its guests' lines on the terminal."""
-    from xdplab.cost.gate import judge_cost
+    """A gate by instructions per frame, with its guests' lines on the terminal; its judge is another package's."""
+    from xdplab.model import InputError, plugins
+    from xdplab.tools import checkout
 
-    return judge_cost(base, new, max_slowdown, kernels, driver, lambda line: print(line, flush=True))
+    judge = next((entry.load() for entry in plugins.entries(JUDGES) if entry.name == "cost"), None)
+    if judge is None:
+        how = "ci/setup" if checkout() else "pip install --force-reinstall xdplab"
+        raise InputError(f"gate: --cost needs the package xdplab_cost, which is not installed; `{how}` installs it")
+    found: GateResult = judge(base, new, max_slowdown, kernels, driver, lambda line: print(line, flush=True))
+    return found
 
 
 def measured(asked: "Gate", results: Path | None) -> "GateResult":

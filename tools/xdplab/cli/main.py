@@ -15,19 +15,19 @@ from typing import Annotated
 import typer
 
 from xdplab import __version__
-from xdplab.cli.cost import cost
 from xdplab.cli.discover import explain, list_, schema, where
 from xdplab.cli.export import export
 from xdplab.cli.gate import gate
 from xdplab.cli.lab import lab
 from xdplab.cli.once import Commands
+from xdplab.cli.others import WithOthers
 from xdplab.cli.reproduce import reproduce
 from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show
 from xdplab.tools import results_folder, testbeds_folder
 
-cli = Commands(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+cli = Commands(cls=WithOthers, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 #: Panels of `xdplab --help`, in the order of their first command.
-_MEASURE, _LOOK, _SHARE, _LAB = "Measure", "Look at runs and parts", "Share", "Testbeds"
+_MEASURE, _LOOK, _SHARE, _LAB = WithOthers.panel, "Look at runs and parts", "Share", "Testbeds"
 Testbed = Annotated[str, typer.Option("--testbed", help="name in suites/testbeds, or a file")]
 
 
@@ -270,7 +270,7 @@ def restore(
 
 
 for panel, commands in (
-    (_MEASURE, (gate, cost)),
+    (_MEASURE, (gate,)),
     (_LOOK, (show, compare, report, reproduce, list_, explain)),
     (_SHARE, (export, where, schema)),
 ):

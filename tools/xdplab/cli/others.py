@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands of other packages: entry points `xdplab.commands`, each a function with typer's annotations."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from xdplab.cli.once import Commands
+
+GROUP = "xdplab.commands"
+
+
+class WithOthers(TyperGroup):
+    """Looks for them in help and when a name is not one of its own: no other command waits for that."""
+
+    #: Of `xdplab --help`, in which they are listed.
+    panel = "Measure"
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """As typer's."""
+        self._add_others()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
+        """As typer's."""
+        if cmd_name not in self.commands:
+            self._add_others()
+        return super().get_command(ctx, cmd_name)
+
+    def _add_others(self) -> None:
+        """Once; a name of ours stays ours."""
+        from importlib.metadata import entry_points  # not `model.plugins`, which loads all models
+
+        for entry in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+            if entry.name not in self.commands:
+                one = Commands(add_completion=False)
+                one.command(entry.name, rich_help_panel=self.panel)(entry.load())
+                self.commands[entry.name] = typer.main.get_command(one)

@@ -129,6 +129,10 @@ def test_bad_input_is_one_line(cli: Cli, options: list[str], words: str) -> None
     cli("gate", "fake", "fake", *ON_FAKE, *options).refused(words)
 
 
+def test_an_option_without_a_value_is_one_line(cli: Cli) -> None:
+    cli("gate", "fake", "fake:seed", *ON_FAKE).refused("option 'seed' of forwarder 'fake' is not option=value")
+
+
 def test_without_the_package_that_counts_it_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugins, "entries", lambda group: [])
     cli("gate", "xdp", "xdp", "--cost").refused("gate: --cost needs the package xdplab_cost", "`ci/setup` installs it")

@@ -13,11 +13,10 @@ from xdplab.analysis.doubts import loss_above
 from xdplab.analysis.gate import BASE, LOOKS, NEW, GateResult, check_figure, judge_gate, not_measured
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import sweep_sentence
-from xdplab.forwarders import Forwarder
+from xdplab.forwarders import Forwarder, forwarder_spec
 from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
 from xdplab.model import (
-    ForwarderSpec,
     InputError,
     Missing,
     Model,
@@ -272,7 +271,7 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
         XdplabError: the run broke off.
     """
     labels = ((BASE, asked.base), (NEW, asked.new))
-    forwarders = [{**ForwarderSpec.parse(text), "label": label} for label, text in labels]
+    forwarders = [forwarder_spec(text).model_dump() | {"label": label} for label, text in labels]
     changes = {"repetitions": LOOKS[-1], **asked.changes, "forwarders": forwarders, "answer": [NEW, BASE]}
     prepared = prepare(read_study(find_study(asked.study), changes), asked.allowed_programs)
     check_figure(prepared.plan.method, asked.metric)

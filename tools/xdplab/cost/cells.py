@@ -14,10 +14,10 @@ from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.options import arguments
 from xdplab.forwarders.ovs.builds import missing
 from xdplab.forwarders.ovs.pipelines import FLOWS, rules
-from xdplab.forwarders.registry import make_forwarder, plain_name
+from xdplab.forwarders.registry import forwarder_spec, make_forwarder, plain_name
 from xdplab.hosts import LocalHost
 from xdplab.hosts.bpf import built
-from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as PortsPath, Unsupported, validated
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as PortsPath, Unsupported
 from xdplab.testbed import Port
 from xdplab.tools import setup_command
 
@@ -358,10 +358,7 @@ def compile_source(name: str, note: Callable[[str], None]) -> None:
 
 
 def _asked(name: str) -> tuple[ForwarderSpec, Forwarder[Any]]:
-    try:
-        spec = validated(ForwarderSpec, ForwarderSpec.parse(name), f"forwarder {name}")
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    spec = forwarder_spec(name)
     if spec.name not in _IN_GUESTS:
         raise InputError(f"forwarder {spec.name}: xdplab cost has {', '.join([*_IN_GUESTS, SENDER])}")
     known, _ = _IN_GUESTS[spec.name]

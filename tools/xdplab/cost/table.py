@@ -9,7 +9,7 @@ from itertools import pairwise
 from xdplab.cost import known
 from xdplab.cost.cells import TESTER
 from xdplab.cost.run import Cell, CostTable
-from xdplab.model import ForwarderSpec
+from xdplab.forwarders import forwarder_spec
 from xdplab.model.cells import spreadsheet_row
 
 #: What no figure here has in it; below every table.
@@ -149,7 +149,7 @@ def _between_builds(found: CostTable) -> Iterator[str]:
         groups: dict[str, list[Cell]] = {}
         for cell in found.cells:
             if (cell.kernel, cell.driver) == (kernel, driver) and cell.instructions and cell.forwarder != TESTER:
-                spec = ForwarderSpec.model_validate(ForwarderSpec.parse(cell.forwarder))
+                spec = forwarder_spec(cell.forwarder)
                 others = {name: value for name, value in spec.options.items() if name != "build"}
                 groups.setdefault(spec.model_copy(update={"options": others}).title, []).append(cell)
         for old, new in (pair for group in groups.values() for pair in pairwise(group)):

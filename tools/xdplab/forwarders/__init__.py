@@ -2,4 +2,8 @@
 """Devices under test. Each is found through the entry point group `xdplab.forwarders`."""
 
 from xdplab.forwarders.base import Dut as Dut, Forwarder as Forwarder
-from xdplab.forwarders.registry import make_forwarder as make_forwarder, plain_name as plain_name
+from xdplab.forwarders.registry import (
+    forwarder_spec as forwarder_spec,
+    make_forwarder as make_forwarder,
+    plain_name as plain_name,
+)

@@ -4,7 +4,7 @@
 from typing import Any
 
 from xdplab.forwarders.base import Forwarder
-from xdplab.model import ForwarderSpec, plugins, validated
+from xdplab.model import ForwarderSpec, InputError, plugins, validated
 from xdplab.model.design import as_written
 
 GROUP = "xdplab.forwarders"
@@ -18,6 +18,19 @@ def forwarder_class(name: str) -> type[Forwarder[Any]]:
     """
     found: type[Forwarder[Any]] = plugins.find(GROUP, "forwarder", name)
     return found
+
+
+def forwarder_spec(text: str) -> ForwarderSpec:
+    """Of `name[:option=value,...]`, as a command line has it.
+
+    Raises:
+        InputError: it is not that; whether there is such a forwarder is not looked at.
+    """
+    try:
+        given = ForwarderSpec.parse(text)
+    except ValueError as exc:
+        raise InputError(str(exc)) from None
+    return validated(ForwarderSpec, given, f"forwarder {text}")
 
 
 def make_forwarder(spec: ForwarderSpec) -> Forwarder[Any]:

@@ -528,8 +528,7 @@ def test_masks_are_planted_and_proven(
     name: str, flows: int, rules: str, proof: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the build is there is not asked."""
-    monkeypatch.setattr(cells, "missing", lambda *_: None)
-    monkeypatch.setattr("xdplab.forwarders.ovs.forwarder.OvsForwarder.option_of_another_build", lambda *_: None)
+    monkeypatch.setattr("xdplab.forwarders.ovs.forwarder.OvsForwarder.build_gap", lambda *_: None)
     monkeypatch.setattr("xdplab.forwarders.ovs.forwarder.OvsForwarder.columns", lambda *_: [])
     monkeypatch.setattr(cells, "program_here", lambda path: path)
     made = cells.in_guest(name, cells.DRIVERS["veth"])

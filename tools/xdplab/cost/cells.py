@@ -12,14 +12,11 @@ from typing import Any
 
 from xdplab.forwarders.base import Dut, Forwarder
 from xdplab.forwarders.options import arguments
-from xdplab.forwarders.ovs.builds import missing
-from xdplab.forwarders.ovs.pipelines import FLOWS, rules
 from xdplab.forwarders.registry import forwarder_spec, make_forwarder, plain_name
 from xdplab.hosts import LocalHost
 from xdplab.hosts.bpf import built
 from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as PortsPath, Unsupported
 from xdplab.testbed import Port
-from xdplab.tools import setup_command
 
 #: Modules by kernel that a guest loads; what they depend on comes by itself.
 KERNELS: dict[str, tuple[str, ...]] = {
@@ -130,7 +127,7 @@ def program_here(name: str) -> str:
     """
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path is None:
-        raise Unsupported(f"{name} is not installed; `{setup_command()}` installs it")
+        raise Unsupported(f"{name} is not installed; `ci/setup` installs it")
     return path
 
 
@@ -194,7 +191,7 @@ def _ovs(asked: Any, ports: Sequence[tuple[str, list[str]]] | None = None, **mor
         CpuLayout(tester_tx=0, forwarder=0, housekeeping=(0,)), Path("/run"),
     )  # fmt: skip
     build = asked.build(dut.host)
-    if reason := missing(dut.host, build, asked.package) or asked.option_of_another_build(dut.host):
+    if reason := asked.build_gap(dut.host):
         raise Unsupported(reason)
     programs = {str(Path(__file__).with_name("ovs.sh")): "lane/ovs.sh", build.schema: "lane/vswitch.ovsschema"}
     for path in (build.vswitchd, build.ovsdb_server, build.ovsdb_tool, build.vsctl, build.ofctl):
@@ -205,17 +202,23 @@ def _ovs(asked: Any, ports: Sequence[tuple[str, list[str]]] | None = None, **mor
     start = "\n".join([
         f"set -- {shlex.join(f'other_config:{each}' for each in settings)}",
         f"DAEMON={Path(build.vswitchd).name} DATAPATH={asked.datapath} A={shlex.quote(own[0])} B={shlex.quote(own[1])}",
-        f"RULES={shlex.quote(chr(10).join(rules('1', '2', asked.options)))}",
+        f"RULES={shlex.quote(chr(10).join(_rules(asked)))}",
         ". /lane/ovs.sh",
     ])  # fmt: skip
     return InGuest(start, programs, Path(build.vswitchd).name, **more)
+
+
+def _rules(asked: Any) -> list[str]:
+    """From its first port to its second; but for the last each is of flows of its own, where there are several."""
+    found: list[str] = asked.rules_between("1", "2")
+    return found
 
 
 def _ovs_afxdp(asked: Any, driver: Driver) -> InGuest:
     if driver.zero_copy:
         asked.options = asked.options.model_copy(update={"xdp_mode": "native-with-zerocopy"})
     options = asked.options
-    more: dict[str, Any] = {"flows": {"ports": 0, "flows": FLOWS, "misses": options.rule_masks}[options.rules]}
+    more: dict[str, Any] = {"flows": len(_rules(asked)) - 1}
     if options.flow_offload and options.rules != "misses":
         more["bypasses"] = "AF_XDP socket"
     if options.flow_offload and driver.zero_copy:  # the kernel copies each frame that XDP sends on from such a queue
@@ -239,7 +242,7 @@ def _dpdk(asked: Any, driver: Driver) -> tuple[dict[str, str], list[str]]:
     for name in (f"net_{asked.options.port}", "mempool_ring"):  # it looks for them when it starts
         found = [path for path in Path("/usr/lib").glob(f"*/dpdk/pmds-*/librte_{name}.so.*") if not path.is_symlink()]
         if not found:
-            raise Unsupported(f"DPDK's driver {name} is not installed; `{setup_command()}` installs it")
+            raise Unsupported(f"DPDK's driver {name} is not installed; `ci/setup` installs it")
         programs[str(found[0])] = str(found[0]).lstrip("/")
     copies = "" if driver.zero_copy or asked.options.port != "af_xdp" else ",force_copy=1"
     return programs, [f"{asked.options.virtual_device(index, port)}{copies}" for index, port in enumerate(_PORTS)]

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.cost.cells import KERNELS, Driver, InGuest, program_here
-from xdplab.hosts import LocalHost, Running
+from xdplab.hosts import LocalHost
 from xdplab.model import InputError, Unsupported, XdplabError
-from xdplab.tools import cache_folder, checkout
+from xdplab.tools import cache_folder, project_root
 
 if TYPE_CHECKING:
     from nic.archive import Entry
@@ -82,8 +82,8 @@ def _lane() -> Path:
     Raises:
         InputError: this is no checkout.
     """
-    here = checkout()
-    if here is None:
+    here = project_root()
+    if not (here / "ci" / "nic").is_dir():
         raise InputError("xdplab cost: it needs a checkout of xdplab, whose ci/nic boots guests")
     if str(here / "ci") not in sys.path:
         sys.path.insert(0, str(here / "ci"))
@@ -164,14 +164,14 @@ def keep(path: Path, content: bytes) -> None:
     Path(fresh.name).replace(path)
 
 
-#: Emulators of all threads.
-_running: list[Running] = []
+#: Each ends the emulator of a thread.
+_stops: list[Callable[[], object]] = []
 
 
 def stop_all() -> None:
     """End every guest: its boot fails."""
-    for process in list(_running):
-        process.stop()
+    for stop in list(_stops):
+        stop()
 
 
 @dataclass(frozen=True)
@@ -273,11 +273,11 @@ class Guest:
             archive.write_bytes(self.archive())
             argv = self.command(archive, counts)
             process = LocalHost().start(argv, log=console, env=environment(self.made))
-            _running.append(process)
+            _stops.append(process.stop)
             try:
                 code = process.wait(LIMIT_S)
             finally:
-                _running.remove(process)
+                _stops.remove(process.stop)
                 process.stop()
             text = console.read_text(encoding="utf-8", errors="replace").replace("\r", "")
             if code is None:

@@ -31,7 +31,7 @@ from xdplab.forwarders.ovs.changes import OvsChanges, no_further_queue
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.database import Datapath
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, UserspaceOptions, keys
-from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
+from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, rules, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
 from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, ON_LINKS, Topology, topology_of
 from xdplab.forwarders.process import InstanceForwarder
@@ -112,6 +112,14 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         if without:
             return f"Open vSwitch makes a tap device for each bridge, and {without}: {FIX_TUN}"
         return self.option_of_another_build(dut.host)
+
+    def build_gap(self, host: Host) -> str | None:
+        """Which program of its build is not there, or which option the build does not know."""
+        return missing(host, self.build(host), self.package) or self.option_of_another_build(host)
+
+    def rules_between(self, here: str, there: str) -> list[str]:
+        """Of pipeline cross, for what comes in by one port and leaves by the other, as its options say."""
+        return rules(here, there, self.options)
 
     def option_of_another_build(self, host: Host) -> str | None:
         """Which option the build does not know."""

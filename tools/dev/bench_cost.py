@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdplab.analysis.gate import GateResult
-from xdplab.cost.gate import judge_cells
-from xdplab.cost.run import Wanted, measure
+from xdplab_cost.gate import judge_cells
+from xdplab_cost.run import Wanted, measure
 
 #: What is planted is at least so much of a frame's cost; the gate allows half of it.
 PLANTED, ALLOWED = 0.005, 0.0025

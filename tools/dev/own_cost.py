@@ -3,10 +3,10 @@
 
 from collections.abc import Callable
 
-from xdplab.cost.cells import DRIVERS, in_guest
-from xdplab.cost.guest import Guest, artefact
-from xdplab.cost.run import cost_at, kernel_symbols
 from xdplab.model import InputError
+from xdplab_cost.cells import DRIVERS, in_guest
+from xdplab_cost.guest import Guest, artefact
+from xdplab_cost.run import cost_at, kernel_symbols
 
 #: Forwarder -> where its own functions are: in BPF programs (xdpfwd's, and that of the meter), or in its process.
 OWN = {"xdp": "bpf:", "xsk": "/usr/bin/xsk:"}

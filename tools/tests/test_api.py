@@ -14,6 +14,8 @@ from xdplab import api
 from xdplab.tools import project_root
 
 GATES = sorted((project_root() / "suites" / "pytest").glob("test_*.py"))
+#: Modules of our own packages beside the core.
+BESIDE = sorted((project_root() / "tools").glob("xdplab_*/*.py"))
 EXAMPLES = {name: text for name, text in examples().items() if name.endswith(".py")}
 
 
@@ -35,6 +37,13 @@ def imported(source: str) -> set[str]:
 )
 def test_gates_and_third_parties_import_nothing_else(source: str) -> None:
     assert imported(source) == {"xdplab.api"}
+
+
+def test_packages_beside_the_core_import_nothing_else() -> None:
+    assert {"xdplab_cost", "xdplab_delays"} <= {path.parent.name for path in BESIDE}
+    named = {path: imported(path.read_text(encoding="utf-8")) for path in BESIDE}
+    ours = {path: {name for name in found if name.partition(".")[0] == "xdplab"} for path, found in named.items()}
+    assert {path for path, found in ours.items() if found - {"xdplab.api"}} == set()
 
 
 def test_what_is_promised_is_typed() -> None:

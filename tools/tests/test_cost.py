@@ -20,16 +20,16 @@ from lab.records import point, run_record, trial
 
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
-from xdplab.cost import cells, guest, known, run, table
-from xdplab.cost.beside import beside
-from xdplab.cost.gate import judge_cells
-from xdplab.cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
-from xdplab.cost.layers import Cost, Symbols, cost_of, layer_of, symbols_of
-from xdplab.cost.run import CostTable, Wanted, measure
 from xdplab.model import ForwarderSpec, InputError, Unsupported
 from xdplab.report.exports import gate as forms
 from xdplab.runner import Listener
 from xdplab.tools import project_root
+from xdplab_cost import cells, guest, known, run, table
+from xdplab_cost.beside import beside
+from xdplab_cost.gate import judge_cells
+from xdplab_cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
+from xdplab_cost.layers import Cost, Symbols, cost_of, layer_of, symbols_of
+from xdplab_cost.run import CostTable, Wanted, measure
 
 KERNEL = 0xFFFFFFFF81000000
 COPIED = 1 << 62
@@ -726,7 +726,7 @@ def test_each_command_of_the_page(
         name="latest", record=SimpleNamespace(study=SimpleNamespace(forwarders=[ForwarderSpec(name="xdp")]))
     )
     monkeypatch.setattr(Run, "named", lambda name, results: latest)
-    monkeypatch.setattr("xdplab.cost.beside.beside", lambda found, run: SimpleNamespace(text=lambda: "## Next to it"))
+    monkeypatch.setattr("xdplab_cost.beside.beside", lambda found, run: SimpleNamespace(text=lambda: "## Next to it"))
     usual = Cost({"veth:veth_poll": 1200.0}, 1200.0)
     guests.costs = defaultdict(lambda: lambda seed: usual, tester=lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0))
     found = ""

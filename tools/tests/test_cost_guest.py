@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from dev.own_cost import own_cost
-from xdplab.cost.cells import DRIVERS, KERNELS, in_guest
-from xdplab.cost.guest import Guest, artefact
-from xdplab.cost.run import Wanted, measure
+from xdplab_cost.cells import DRIVERS, KERNELS, in_guest
+from xdplab_cost.guest import Guest, artefact
+from xdplab_cost.run import Wanted, measure
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The delay study's own analysis, `xdplab_delays`: groups, rules, outliers, its tables next to ours."""
 
-import ast
 import json
 import subprocess
 import sys
@@ -82,15 +81,6 @@ def test_a_run_that_is_no_sweep_is_refused_in_one_line(results: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
-
-
-def test_it_imports_what_is_promised_to_stay_and_nothing_else() -> None:
-    for path in (Path(__file__).parents[1] / "xdplab_delays").glob("*.py"):
-        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-        named = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
-        named |= {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
-        ours = {name for name in named if name.partition(".")[0] == "xdplab"}
-        assert ours <= {"xdplab.api"}, path
 
 
 @settings(max_examples=25)

@@ -35,7 +35,7 @@ def test_help_and_version_load_no_library_but_that_of_the_command_line(argv: lis
 
 
 def test_only_what_lists_commands_looks_for_those_of_other_packages() -> None:
-    assert loaded({"importlib.metadata", "xdplab.cost"}, "--version") == []
+    assert loaded({"importlib.metadata", "xdplab_cost"}, "--version") == []
     assert loaded({"importlib.metadata"}, "--help") == ["importlib.metadata"]
 
 

@@ -113,7 +113,9 @@ def test_the_wheel_has_all_that_is_read_without_a_checkout(installed: Installed)
     with zipfile.ZipFile(installed.wheel) as archive:
         changed = [name for name in wanted if archive.read(f"xdplab/_share/{name}") != (ROOT / name).read_bytes()]
     assert changed == []
-    modules = {name.removeprefix("tools/") for name in tracked("tools/xdplab", "tools/xdplab_delays")}
+    modules = {
+        name.removeprefix("tools/") for name in tracked("tools/xdplab", "tools/xdplab_cost", "tools/xdplab_delays")
+    }
     assert modules <= set(members)
     assert not any("tests/" in name or name.endswith((".o", ".pyc")) for name in members)
     assert members["xdplab/_share/ovs/build"].external_attr >> 16 & 0o111

@@ -2,16 +2,19 @@
 """What plug-ins, gates and notebooks import. Nothing else of xdplab is promised to stay where it is.
 
 A plug-in subclasses `Forwarder`, `Tester`, `Knob` or `Method` and names its class in an entry point group of its own
-package (`xdplab.forwarders`, `.testers`, `.knobs`, `.methods`); a gate or a notebook calls `load` or `measure`.
+package (`xdplab.forwarders`, `.testers`, `.knobs`, `.methods`); a command is a function with typer's annotations
+(`xdplab.commands`), the judge of `xdplab gate --cost` one that returns a `GateResult` (`xdplab.gates`). A gate or a
+notebook calls `load` or `measure`.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xdplab import app
-from xdplab.analysis import compare_points as compare_points
+from xdplab import __version__ as __version__, app
+from xdplab.analysis.compare import compare_points as compare_points, corrected as corrected
 from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
+from xdplab.analysis.gate import GateResult as GateResult, Side, verdict_of as verdict_of
 from xdplab.analysis.run import Run as Run
 from xdplab.analysis.sweep import (
     Configuration as Configuration,
@@ -26,7 +29,14 @@ from xdplab.analysis.sweep.effects import response as response
 from xdplab.analysis.sweep.losses import lossy as lossy
 from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, tables
 from xdplab.analysis.tables.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
-from xdplab.forwarders import Dut as Dut, Forwarder as Forwarder
+from xdplab.analysis.words import listed as listed
+from xdplab.forwarders import (
+    Dut as Dut,
+    Forwarder as Forwarder,
+    forwarder_spec as forwarder_spec,
+    make_forwarder as make_forwarder,
+    plain_name as plain_name,
+)
 from xdplab.forwarders.base import (
     Counting as Counting,
     Explaining as Explaining,
@@ -48,6 +58,9 @@ from xdplab.forwarders.process import (
     InstanceForwarder as InstanceForwarder,
     Process as Process,
 )
+from xdplab.hosts import LocalHost as LocalHost
+from xdplab.hosts.bpf import built
+from xdplab.hosts.kernel import cpu_model as cpu_model
 from xdplab.hosts.waiting import how_it_ended as how_it_ended
 from xdplab.knobs import Knob as Knob, KnobContext as KnobContext
 from xdplab.knobs.base import PortFileKnob as PortFileKnob, ValueKnob as ValueKnob
@@ -71,12 +84,15 @@ from xdplab.measure.streams import (
     probe_streams as probe_streams,
 )
 from xdplab.model import (
+    CpuLayout as CpuLayout,
+    ForwarderSpec as ForwarderSpec,
     InputError as InputError,
     LatencySummary as LatencySummary,
     MethodSpec as MethodSpec,
     Missing as Missing,
     Model as Model,
     NamesProgram as NamesProgram,
+    Path as _PortsPath,
     Point as Point,
     PointFailed as PointFailed,
     RunRecord as RunRecord,
@@ -90,7 +106,7 @@ from xdplab.model import (
     Unsupported as Unsupported,
     XdplabError as XdplabError,
 )
-from xdplab.model.cells import columns
+from xdplab.model.cells import columns, spreadsheet_row as spreadsheet_row
 from xdplab.model.design import TESTER as TESTER, same_level as same_level
 from xdplab.model.digits import significant as significant
 from xdplab.model.extras import need as need
@@ -101,16 +117,26 @@ from xdplab.model.published import (
     published_table as published_table,
 )
 from xdplab.model.study import Scalar as Scalar
+from xdplab.report.exports.bencher import metric
 from xdplab.runner import Listener as Listener
+from xdplab.testbed import Port as Port
 from xdplab.testers import Tester as Tester, TesterContext as TesterContext, make_tester as make_tester
 from xdplab.testers.base import RxChoice as RxChoice
-from xdplab.tools import project_root as project_root
+from xdplab.tools import cache_folder as cache_folder, project_root as project_root
 
 read_study = app.read_study
 #: Of a sweep, one table for each path and traffic profile.
 sweep_tables = tables
 #: Rows as text, the first column to the left.
 text_table = columns
+#: Which way frames take through a forwarder: `through`, `hairpin`, `reflect`.
+PortsPath = _PortsPath
+#: BASE or NEW of a `GateResult`.
+GateSide = Side
+#: Path of a program of `bpf/` on a host.
+bpf_program = built
+#: A value with its bounds, as Bencher's metric format has it.
+bencher_metric = metric
 
 
 def load(name: str | Path = "latest", results: Path | None = None) -> Run:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
 
-from xdplab.cost.guest import Boot
+from xdplab_cost.guest import Boot
 
 #: From here on addresses are the kernel's.
 _KERNEL = 1 << 63

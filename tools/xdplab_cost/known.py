@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdplab.cost.run import Cell
+from xdplab_cost.run import Cell
 
 #: Instructions per frame; a change of fewer is not said to be a commit's.
 _LEAST = 40

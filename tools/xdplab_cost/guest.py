@@ -19,10 +19,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdplab.cost.cells import KERNELS, Driver, InGuest, program_here
-from xdplab.hosts import LocalHost
-from xdplab.model import InputError, Unsupported, XdplabError
-from xdplab.tools import cache_folder, project_root
+from xdplab.api import InputError, LocalHost, Unsupported, XdplabError, cache_folder, project_root
+from xdplab_cost.cells import KERNELS, Driver, InGuest, program_here
 
 if TYPE_CHECKING:
     from nic.archive import Entry

@@ -10,13 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from xdplab.forwarders.base import Dut, Forwarder
-from xdplab.forwarders.options import arguments
-from xdplab.forwarders.registry import forwarder_spec, make_forwarder, plain_name
-from xdplab.hosts import LocalHost
-from xdplab.hosts.bpf import built
-from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as PortsPath, Unsupported
-from xdplab.testbed import Port
+from xdplab.api import (
+    CpuLayout,
+    Dut,
+    Forwarder,
+    ForwarderSpec,
+    InputError,
+    LocalHost,
+    Port,
+    PortsPath,
+    Unsupported,
+    arguments,
+    bpf_program,
+    forwarder_spec,
+    make_forwarder,
+    plain_name,
+)
 
 #: Modules by kernel that a guest loads; what they depend on comes by itself.
 KERNELS: dict[str, tuple[str, ...]] = {
@@ -132,7 +141,7 @@ def program_here(name: str) -> str:
 
 
 def _own(name: str) -> dict[str, str]:
-    return {built(name, LocalHost()): f"usr/bin/{name}"}
+    return {bpf_program(name, LocalHost()): f"usr/bin/{name}"}
 
 
 def _xdp(asked: Any, driver: Driver) -> InGuest:

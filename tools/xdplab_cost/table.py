@@ -6,11 +6,10 @@ import io
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from xdplab.cost import known
-from xdplab.cost.cells import TESTER
-from xdplab.cost.run import Cell, CostTable
-from xdplab.forwarders import forwarder_spec
-from xdplab.model.cells import spreadsheet_row
+from xdplab.api import forwarder_spec, spreadsheet_row
+from xdplab_cost import known
+from xdplab_cost.cells import TESTER
+from xdplab_cost.run import Cell, CostTable
 
 #: What no figure here has in it; below every table.
 NOT_IN_IT = (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`xdplab cost`: instructions per forwarded frame, which repeat to the last digit.
 
-What the command needs is imported in its function, as in `cli.main`.
+What the command needs is imported in its function: `xdplab --help` would load all of xdplab else.
 """
 
 import os
@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from xdplab.cli.runs import ResultsThere
-from xdplab.tools import results_folder
 
 
 def cost(
@@ -36,7 +33,10 @@ def cost(
         Path | None,
         typer.Option(help="folder or STEM: write STEM.md, .json, .csv, .bencher.json"),
     ] = None,
-    results: ResultsThere = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="folder of run folders (default: results/)"),
+    ] = None,
 ) -> None:
     """Count the instructions that a forwarded frame takes, in an emulated guest: no noise, but no time either.
 
@@ -45,18 +45,17 @@ def cost(
 
     Example: xdplab cost xdp ovs-kernel ovs-afxdp --kernel 6.1 --driver veth
     """
-    from xdplab.analysis.run import Run
-    from xdplab.cost import cells, table
-    from xdplab.cost.beside import beside, countable
-    from xdplab.cost.ledger import write as write_ledger
-    from xdplab.cost.repeat import earlier_table, repeat
-    from xdplab.cost.run import Wanted, measure
-    from xdplab.model import InputError
+    from xdplab.api import InputError, load
+    from xdplab_cost import cells, table
+    from xdplab_cost.beside import beside, countable
+    from xdplab_cost.ledger import write as write_ledger
+    from xdplab_cost.repeat import earlier_table, repeat
+    from xdplab_cost.run import Wanted, measure
 
     for path in filter(None, (json_, csv, markdown, ledger)):
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
-    run = Run.named(measured, results or results_folder()) if measured else None
+    run = load(measured, results) if measured else None
     wanted = Wanted(
         kernels=cells.chosen(kernel or ["6.1"], [*cells.KERNELS], "kernel"),
         drivers=cells.chosen(driver or ["veth"], [*cells.DRIVERS], "driver"),

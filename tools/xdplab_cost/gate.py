@@ -3,10 +3,9 @@
 
 from collections.abc import Callable, Sequence
 
-from xdplab.analysis.gate import GateResult, Side, verdict_of
-from xdplab.cost.cells import DRIVERS, KERNELS, chosen
-from xdplab.cost.run import Cell, Wanted, measure
-from xdplab.model import InputError
+from xdplab.api import GateResult, GateSide, InputError, verdict_of
+from xdplab_cost.cells import DRIVERS, KERNELS, chosen
+from xdplab_cost.run import Cell, Wanted, measure
 
 METRIC, FIGURE = "instructions", "cost of a frame"
 
@@ -58,7 +57,7 @@ def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
         for each in (base, new)
     ]
     sides = [
-        Side(forwarder=name, value=each.instructions, low=each.low, high=each.high)
+        GateSide(forwarder=name, value=each.instructions, low=each.low, high=each.high)
         for name, each in zip(named, (base, new), strict=True)
     ]
     found = GateResult(

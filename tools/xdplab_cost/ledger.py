@@ -4,17 +4,17 @@
 import json
 from pathlib import Path
 
-from xdplab.cost import table
-from xdplab.cost.gate import METRIC
-from xdplab.cost.run import CostTable
-from xdplab.report.exports.bencher import metric
+from xdplab.api import bencher_metric
+from xdplab_cost import table
+from xdplab_cost.gate import METRIC
+from xdplab_cost.run import CostTable
 
 
 def bencher(found: CostTable) -> dict[str, dict[str, dict[str, float]]]:
     """Bencher's metric format: the least and the greatest of a seed bound a cell."""
     return {
         f"xdplab cost {cell.kernel} {cell.driver} {cell.forwarder}": {
-            METRIC: metric(cell.instructions, cell.low, cell.high)
+            METRIC: bencher_metric(cell.instructions, cell.low, cell.high)
         }
         for cell in found.cells
         if cell.instructions is not None

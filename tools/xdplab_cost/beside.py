@@ -5,14 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from xdplab.analysis.compare import compare_points, corrected
-from xdplab.analysis.run import Run
-from xdplab.cost.cells import is_there
-from xdplab.cost.run import Cell, CostTable
-from xdplab.cost.table import number
-from xdplab.measure.figure import Figure
-from xdplab.measure.point import PointSummary
-from xdplab.model import InputError
+from xdplab.api import Figure, InputError, PointSummary, Run, compare_points, corrected
+from xdplab_cost.cells import is_there
+from xdplab_cost.run import Cell, CostTable
+from xdplab_cost.table import number
 
 
 @dataclass(frozen=True)

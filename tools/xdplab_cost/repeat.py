@@ -8,9 +8,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from xdplab.analysis.words import listed
-from xdplab.cost.run import Cell, CostTable, Wanted
-from xdplab.model import InputError
+from xdplab.api import InputError, listed
+from xdplab_cost.run import Cell, CostTable, Wanted
 
 _FIGURES = ("instructions", "low", "high", "whole", "layers", "functions", "events")
 

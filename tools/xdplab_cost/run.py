@@ -13,14 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from xdplab import __version__
-from xdplab.cost.cells import DRIVERS, OWN, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
-from xdplab.cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
-from xdplab.cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
-from xdplab.hosts import LocalHost
-from xdplab.hosts.kernel import cpu_model
-from xdplab.model import Unsupported
-from xdplab.model.base import Model
+from xdplab.api import LocalHost, Model, Unsupported, __version__, cpu_model
+from xdplab_cost.cells import DRIVERS, OWN, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
+from xdplab_cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
+from xdplab_cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
 
 if TYPE_CHECKING:
     from nic.artefact import Artefact

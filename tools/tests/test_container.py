@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from xdplab import tools
 from xdplab.tools import project_root
 
 ROOT = project_root()
@@ -36,6 +37,12 @@ def test_no_file_of_the_project_is_ignored() -> None:
 @pytest.mark.parametrize("line", of("RUN"))
 def test_a_command_is_one_for_the_shell(line: str) -> None:
     subprocess.run(["sh", "-n", "-c", line], check=True)
+
+
+def test_what_its_python_imports_is_there() -> None:
+    imports = [each for line in of("RUN") for each in re.findall(r"from xdplab\.tools import ([\w, ]+)", line)]
+    assert imports
+    assert [name for each in imports for name in each.split(", ") if not hasattr(tools, name)] == []
 
 
 def test_its_entry_is_the_command_of_the_wheel() -> None:

@@ -3,7 +3,7 @@
 # ruff: noqa: T201
 """What a frame that misses all masks of the flow table in XDP costs the XDP program, in nanoseconds.
 
-    ovs/tests/miss_cost.py --build "$(ovs/build --series xdp | tail -1)"    # in .venv
+    ovs/tests/miss_cost.py --build "$(ovs/build | tail -1)"    # in .venv
 
 Flows are offloaded in 0 to 64 masks, and frames sent of which none is theirs: they are looked up in all masks and go to
 the socket. How long the program runs for a frame is what the kernel counts (`kernel.bpf_stats_enabled`, with its own 20

@@ -189,7 +189,11 @@ struct xdp_flow_table {
 
     /* Flows. */
     struct ovs_list flows;
-    struct ovs_list pending;        /* Those not active yet. */
+    struct ovs_list pending;        /* Those not active yet, the oldest
+                                     * first. */
+    uint64_t pending_seq;           /* Of the last one. */
+    uint64_t drained_seq[XFT_MAX_QUEUES]; /* Of the last one that was there
+                                     * when the queue was empty. */
     atomic_count n_pending;
     struct ovs_list ending;         /* Those that lost their place, in the
                                      * order in which they did. */
@@ -223,7 +227,8 @@ struct xdp_flow {
     uint32_t bucket;
     uint16_t tag;
     int slot;                       /* -1 if it is not active. */
-    uint32_t pending;               /* Queues that have to get empty. */
+    uint64_t pending;               /* Its number, until all queues have been
+                                     * empty. */
     long long int deadline;         /* In milliseconds, for that. */
     struct xdp_flow_stats old;      /* Before it got its entry. */
     uint64_t told_packets;          /* What was told of it: packets that are */
@@ -652,6 +657,15 @@ conn_key_init(struct xft_conn_key *key, const struct ct_offload_conn *oc,
 }
 
 static void
+raise_seq(volatile __u32 *seq, uint32_t to)
+{
+    if ((int32_t) (to - *seq) > 0) {
+        *seq = to;
+    }
+}
+
+/* Programs may have seen later packets meanwhile: nothing goes back. */
+static void
 conn_set_peers(uint32_t id, const struct ct_offload_peer peers[2])
 {
     struct xft_conn *conn = &conns[id - 1];
@@ -659,9 +673,9 @@ conn_set_peers(uint32_t id, const struct ct_offload_peer peers[2])
     for (int dir = 0; dir < 2; dir++) {
         volatile struct xft_peer *peer = &conn->peers[dir];
 
-        peer->seqlo = peers[dir].seqlo;
-        peer->seqhi = peers[dir].seqhi;
-        peer->max_win = peers[dir].max_win;
+        raise_seq(&peer->seqlo, peers[dir].seqlo);
+        raise_seq(&peer->seqhi, peers[dir].seqhi);
+        peer->max_win = MAX(peer->max_win, peers[dir].max_win);
         peer->shift = peers[dir].shift;
     }
 }
@@ -717,9 +731,12 @@ conn_add(const struct ct_offload_conn *oc)
 
     conn = &conns[index];
     memset(conn, 0, sizeof *conn);
-    conn_set_peers(index + 1, oc->peers);
     conn->mark = oc->mark;
     for (int dir = 0; dir < 2; dir++) {
+        conn->peers[dir].seqlo = oc->peers[dir].seqlo;
+        conn->peers[dir].seqhi = oc->peers[dir].seqhi;
+        conn->peers[dir].max_win = oc->peers[dir].max_win;
+        conn->peers[dir].shift = oc->peers[dir].shift;
         conn->ct_state[dir] = oc->ct_state[dir];
         conn_key_init(&conn->key[dir], oc, dir);
     }
@@ -1421,7 +1438,7 @@ flow_insert__(struct xdp_flow_table *t, struct xdp_flow *flow,
     mask_count(t, flow->mask, &flow->match, 1);
 
     if (t->link_fd >= 0) {
-        flow->pending = (1u << t->prog.config.n_queues) - 1;
+        flow->pending = ++t->pending_seq;
         flow->deadline = time_msec() + MAX_DRAIN_MS;
         ovs_list_push_back(&t->pending, &flow->pending_node);
         atomic_count_inc(&t->n_pending);
@@ -1723,18 +1740,18 @@ xdp_flow_table_attach(struct xdp_flow_table *t, int ifindex, uint32_t flags)
     return 0;
 }
 
-/* Activates the flows for which 'condition' holds. */
+/* Activates the flows up to number 'drained', and those that have waited long
+ * enough. */
 static void
-flows_activate_pending(struct xdp_flow_table *t, uint32_t drained,
+flows_activate_pending(struct xdp_flow_table *t, uint64_t drained,
                        long long int now)
     OVS_REQUIRES(t->mutex)
 {
     struct xdp_flow *flow;
 
     LIST_FOR_EACH_SAFE (flow, pending_node, &t->pending) {
-        flow->pending &= ~drained;
-        if (flow->pending && now < flow->deadline) {
-            continue;
+        if (flow->pending > drained && now < flow->deadline) {
+            break;
         }
         flow->pending = 0;
         ovs_list_remove(&flow->pending_node);
@@ -1763,7 +1780,7 @@ xdp_flow_table_detach(struct xdp_flow_table *t)
     for (int i = 0; i < XFT_MAX_QUEUES; i++) {
         bpf_map_delete_elem(t->prog.xsks_fd, &i);
     }
-    flows_activate_pending(t, UINT32_MAX, 0);
+    flows_activate_pending(t, UINT64_MAX, 0);
     ovs_mutex_unlock(&t->mutex);
     return true;
 }
@@ -1782,7 +1799,15 @@ void
 xdp_flow_table_drained(struct xdp_flow_table *t, int queue_id, bool empty)
 {
     if (!ovs_mutex_trylock(&t->mutex)) {
-        flows_activate_pending(t, empty ? 1u << queue_id : 0, time_msec());
+        uint64_t drained = UINT64_MAX;
+
+        if (empty) {
+            t->drained_seq[queue_id] = t->pending_seq;
+        }
+        for (unsigned int i = 0; i < t->prog.config.n_queues; i++) {
+            drained = MIN(drained, t->drained_seq[i]);
+        }
+        flows_activate_pending(t, drained, time_msec());
         ovs_mutex_unlock(&t->mutex);
     }
 }

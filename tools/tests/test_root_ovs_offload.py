@@ -70,6 +70,12 @@ def test_the_row_of_the_latency_suite_is_measured_and_its_frames_met_flows_in_xd
     )
 
 
+@pytest.mark.parametrize("fault", ["flush", "foreign", "jumbo", "headers"])
+def test_a_fault_that_was_found_is_not_there(fault: str) -> None:
+    done = run("faults.py", "--build", folder(PATCHED), "--times", "5", fault)
+    assert (done.returncode, done.stdout) == (0, f"{fault}: not there\n"), done.stderr
+
+
 def test_generic_mode_offloads_nothing_and_says_so(lab: Lab) -> None:
     folder(PATCHED)
     title = "ovs-afxdp:flow_offload=true,xdp_mode=generic"

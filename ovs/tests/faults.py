@@ -5,8 +5,8 @@
 
     ovs/tests/faults.py --build "$(ovs/build | tail -1)"                  # in .venv; or some of them by name
 
-`flush`: while frames of a connection are executed in XDP, new connections become forbidden and the connection is
-flushed; no frame of it may pass any more. `foreign`: nobody can replace the program of a port, and it goes with the
+`flush`: while frames of connections are executed in XDP, new connections become forbidden and those are flushed; no
+frame of them may pass any more. `foreign`: nobody can replace the program of a port, and it goes with the
 port, whatever the interface is called by then. `jumbo`: a port with `multi-buffer` passes jumbo frames next to one
 without it in the same group of `shared-umem`. `headers`: a header longer than the headroom of a frame is pushed.
 Exit code: 0, 1 if one is there, or 2 if it could not run.
@@ -32,6 +32,7 @@ from option_loss import XDPGEN, arrived, processors, sender_json
 
 #: From t1 to t0: an answer to the frames of `sender_json`, as scapy would make it.
 MACS = bytes.fromhex("020000007701020000007702")
+CONNECTIONS = 64
 #: More frames than a link sends by itself.
 FEW = 100
 JUMBO_BYTES = 8000
@@ -43,14 +44,13 @@ char terms[] __attribute__((section("license"), used)) = "GPL";
 """
 
 
-def answer() -> bytes:
-    """A UDP frame of the connection, the other way."""
+def answers() -> list[bytes]:
+    """A UDP frame of each connection, the other way."""
     from scapy.layers.inet import IP, UDP
     from scapy.layers.l2 import Ether
 
-    ports = UDP(sport=20000, dport=10000)
-    packet = Ether(MACS + b"\x08\x00") / IP(src="10.77.0.2", dst="10.77.0.1") / ports / bytes(18)
-    return bytes(packet)
+    head = Ether(MACS + b"\x08\x00") / IP(src="10.77.0.2", dst="10.77.0.1")
+    return [bytes(head / UDP(sport=20000, dport=10000 + number) / bytes(18)) for number in range(CONNECTIONS)]
 
 
 def rules(new: str) -> str:
@@ -71,13 +71,13 @@ def flush(build: Path, asked: argparse.Namespace) -> str:
     """What passed after flushes."""
     allowed, passed, in_xdp = "ct(commit,zone=5),output:2", 0, 0
     with new_switch(build, True, "priority=0,actions=drop") as (switch, names), sending(names, asked.pps):
-        back = Wire(names[2], "t1")
+        back, frames = Wire(names[2], "t1"), answers()
         for _ in range(asked.times):
             switch.ofctl("replace-flows", "-", stdin=rules(allowed))
             time.sleep(0.1)
-            for _ in range(5):
-                back.send(answer())
-                time.sleep(0.01)
+            for frame in 2 * frames:
+                back.send(frame)
+                time.sleep(0.001)
             before, deadline = switch.offloaded("recirculated"), time.monotonic() + 2
             while switch.offloaded("recirculated") == before and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -87,17 +87,17 @@ def flush(build: Path, asked: argparse.Namespace) -> str:
             time.sleep(0.5)
             count = arrived(names)
             time.sleep(0.3)
-            passed += arrived(names) > count + FEW and "sport=10000" not in switch.appctl("dpctl/dump-conntrack")
+            passed += arrived(names) > count + FEW and "dport=20000" not in switch.appctl("dpctl/dump-conntrack")
     if in_xdp < asked.times / 2:
-        raise StormError(f"flush: frames of the connection were executed in XDP {in_xdp} of {asked.times} times only")
-    return f"frames of a flushed connection passed {passed} of {asked.times} times" if passed else ""
+        raise StormError(f"flush: frames of connections were executed in XDP {in_xdp} of {asked.times} times only")
+    return f"frames of flushed connections passed {passed} of {asked.times} times" if passed else ""
 
 
 @contextmanager
 def sending(names: tuple[str, str, str], pps: float) -> Iterator[None]:
-    """Frames of one connection, from t0 to t1."""
+    """Frames of all connections, from t0 to t1."""
     given = json.loads(sender_json(names, pps, processors()[0]))
-    given["streams"][0] |= {"udp_src": 10000, "udp_dst": 20000}
+    given["streams"][0] |= {"udp_src": 10000, "udp_dst": 20000, "flows": CONNECTIONS}
     sender = subprocess.Popen([XDPGEN, "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         assert sender.stdin is not None

@@ -21,8 +21,9 @@ SHARED = (
     "ci/private_apt.py",  # of ovs/build
     "ovs/build",
     "ovs/debian_source.py",
+    "ovs/files/*/*",
     "ovs/git_source.py",
-    "ovs/patches/*/*",
+    "ovs/patches/*",
     "suites/*.robot",
     "suites/pytest/*.py",
     "suites/studies/*.yaml",

@@ -6,8 +6,9 @@
 Documentation    Open vSwitch over AF_XDP next to AF_PACKET and DPDK, and what each patch of its AF_XDP ports is worth.
 ...
 ...              [Cfg] suites/studies/ovs-figures.yaml: three ports at three CPU layouts, untuned, throughput without
-...              loss. suites/studies/ovs-ablation.yaml: Debian's build, the patched one (ovs/build), each new option
-...              alone, the best together, no switch at all: throughput without loss, and latency at one load for all.
+...              loss. suites/studies/ovs-ablation.yaml: Debian's build, ours without and with the patches (ovs/build),
+...              each new option alone, the best together, no switch at all: throughput without loss, and latency at one
+...              load for all.
 ...              [Ver] A figure passes when its ratio was measured at one layout at least, a variant when it was
 ...              measured next to the reference in each repetition; what this machine cannot do is skipped with the
 ...              reason. Ratios are reported, not judged: they are those of this machine.
@@ -118,10 +119,6 @@ Shared UMEM, Frames Handed Over
 The Best Together
     [Tags]    ablation
     Variant Was Compared    best-together
-
-The Build With Flows In XDP, Without Them
-    [Tags]    ablation
-    Variant Was Compared    xdp-flows-off
 
 Known Flows In XDP
     [Tags]    ablation

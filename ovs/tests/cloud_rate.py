@@ -3,7 +3,7 @@
 # ruff: noqa: T201
 """What frames cost that meet several flows: out of a VXLAN tunnel, tracked, or both, with flows in XDP and without.
 
-    ovs/tests/cloud_rate.py --build "$(ovs/build --series xdp | tail -1)"    # in .venv
+    ovs/tests/cloud_rate.py --build "$(ovs/build | tail -1)"    # in .venv
 
 Two daemons, one with `hw-offload`, each between veth pairs in namespaces of its own. `bpf/xdpgen` sends 64-byte frames
 of one UDP connection as fast as it can; an XDP program on its way puts them into the tunnel, or only passes them on.
@@ -108,7 +108,7 @@ def new_side(build: Path, offload: bool) -> Iterator[Side]:
         for link in ("s0", "s1"):
             run("ip", "-n", names[0], "link", "set", link, "up")
         mac = f"other-config:hwaddr={TUNNEL_MAC.hex(':')}"
-        switch.vsctl("set", "Open_vSwitch", ".", *SLEEP, "--", "set", "Bridge", "br0", mac)
+        switch.vsctl("set", "Open_vSwitch", ".", SLEEP, "--", "set", "Bridge", "br0", mac)
         run("ip", "-n", names[1], "addr", "add", f"{TUNNEL_IP}/32", "dev", "br0")
         run("ip", "-n", names[1], "link", "set", "br0", "arp", "off", "up")
         switch.vsctl("add-port", "br0", "v0", "--", "set", "interface", "v0", "type=vxlan", "options:remote_ip=flow",

@@ -233,6 +233,15 @@ class Switch:
         assert isinstance(reported, dict)
         return reported
 
+    def flows_in_xdp(self, port: str = PORTS[0]) -> dict[str, Any]:
+        """What a port says of its flows there; raises StormError where the build has none."""
+        shown = self.show()[port] if "netdev-afxdp/show" in self.appctl("list-commands") else {}
+        if "xdp-flows" not in shown:
+            raise StormError("this build has no flows in XDP")
+        found = shown["xdp-flows"]
+        assert isinstance(found, dict)
+        return found
+
     def descriptors(self) -> Counter[str]:
         """Open file descriptors of the daemon, by what they are."""
         assert self.daemon is not None

@@ -3,7 +3,7 @@
 # ruff: noqa: T201
 """What flow offload to XDP costs while flows are new: the first frame's latency, and flows installed in a second.
 
-    ovs/tests/new_flows.py --build "$(ovs/build --series xdp | tail -1)"    # in .venv
+    ovs/tests/new_flows.py --build "$(ovs/build | tail -1)"    # in .venv
 
 Open vSwitch between two veth pairs in namespaces of its own, with `hw-offload` off and on in turns, each time a new
 daemon. Every frame is the first of its flow (UDP source port), and every flow a megaflow of its own. First

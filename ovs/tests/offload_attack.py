@@ -3,7 +3,7 @@
 # ruff: noqa: T201
 """What others must not be able to do to flows in XDP: a device that refuses frames, a small peer, a crowd of flows.
 
-    ovs/tests/offload_attack.py --build "$(ovs/build --series xdp | tail -1)"
+    ovs/tests/offload_attack.py --build "$(ovs/build | tail -1)"
 
 - refused: while the daemon is stopped, the peer of the output loses NAPI, and refuses what XDP sends. All but the
   frames of one NAPI poll arrive, and each OpenFlow flow counts exactly those that arrived.

@@ -3,7 +3,7 @@
 # ruff: noqa: T201
 """Frames that a change of one option of a live AF_XDP port loses, and the longest gap between two that arrive.
 
-    ovs/tests/option_loss.py --build "$(ovs/build --base 4.0.0 | tail -1)"
+    ovs/tests/option_loss.py --build "$(ovs/build | tail -1)"
     ovs/tests/option_loss.py --build "$(ovs/build --series stock | tail -1)" --only n_rxq --only external_ids
 
 Two veth pairs in namespaces of its own, Open vSwitch between them with one rule and one PMD thread. `bpf/xdpgen` sends

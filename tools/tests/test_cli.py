@@ -149,8 +149,8 @@ def test_doctor_as_json_names_what_is_missing_and_how_to_mend_it(
     assert (found["xdpgen"]["state"], found["xdpgen"]["found"]) == ("missing", "not built")
     assert found["xdpgen"]["fix"] == "make -C bpf"
     assert all(bool(check["fix"]) == (check["state"] != "ok") for check in found.values() if check["name"] != "root")
-    assert found["OVS with flows in XDP"]["state"] == "optional"
-    assert found["OVS with flows in XDP"]["fix"] == "ci/setup"
+    assert found["patched Open vSwitch"]["state"] == "optional"
+    assert found["patched Open vSwitch"]["fix"] == "ci/setup"
 
 
 def test_doctor_is_exit_code_2_when_something_is_missing(

@@ -127,9 +127,9 @@ def test_such_a_question_is_seen() -> None:
 
 
 def sources(folder: str) -> list[Path]:
-    named = {"Makefile", "setup", "check", "build"}
-    kinds = {".py", ".c", ".h", ".yaml", ".yml", ".robot", ".j2", ".sh", ".txt", ".patch", ".conf"}
-    skipped = {"build", "__pycache__", "data"}
+    named = {"Makefile", "setup", "check", "build", "export"}
+    kinds = {".py", ".c", ".h", ".yaml", ".yml", ".robot", ".j2", ".sh", ".txt", ".conf"}
+    skipped = {"build", "__pycache__", "data", "patches"}
     found = []
     for path in (ROOT / folder).rglob("*"):
         inside = path.relative_to(ROOT).parts[:-1]
@@ -140,7 +140,7 @@ def sources(folder: str) -> list[Path]:
 
 
 def test_every_source_file_names_its_licence() -> None:
-    at_least = {"tools": 90, "suites": 4, "bpf": 30, "ci": 3}
+    at_least = {"tools": 90, "suites": 4, "bpf": 30, "ci": 3, "ovs": 30}
     found = {folder: sources(folder) for folder in at_least}
     assert {folder for folder, paths in found.items() if len(paths) < at_least[folder]} == set()
     assert [str(path.relative_to(ROOT)) for paths in found.values() for path in paths if not _licence(path)] == []
@@ -153,4 +153,6 @@ def _licence(path: Path) -> bool:
         if path.is_relative_to(ROOT / "bpf") and path.suffix != ".py"
         else "SPDX-License-Identifier"
     )
-    return any("SPDX-License-Identifier" in line and expected in line for line in head)
+    named = any("SPDX-License-Identifier" in line and expected in line for line in head)
+    # in the words of Open vSwitch, whose files have no SPDX line
+    return named or (path.is_relative_to(ROOT / "ovs/files") and "Apache License, Version 2.0" in "".join(head))

@@ -94,7 +94,7 @@ def test_the_combined_mode_stands_beside_the_parts_of_it_and_the_published_one()
     for name in ("latency", "ovs-figures"):
         assert {BESIDE, "ovs-afxdp", "ovs-dpdk", "xdp"} <= set(titles[name])
     assert "ovs-afpacket:build=patched" in titles["latency"]
-    assert {"xdp-flows", "xdp-flows-off", "patched", "no-switch"} <= set(titles["ovs-ablation"])
+    assert {"xdp-flows", "stock", "unpatched", "patched", "no-switch"} <= set(titles["ovs-ablation"])
     _, figure = published_figure("xsknf-measurements/pass-through")
     assert set(figure.forwarders) <= set(titles["ovs-figures"])
     theirs = app.read_study(app.find_study("network-functions")).method.published  # type: ignore[attr-defined]

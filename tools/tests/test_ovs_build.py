@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from lab.command import load_program, wait_for
 
-from xdplab.forwarders.ovs.builds import OFFLOADING, how_to_make
+from xdplab.forwarders.ovs.builds import PATCHED, how_to_make
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "ovs" / "build"
@@ -33,12 +33,12 @@ def source(tmp_path: Path) -> Path:
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "configure").write_text("#!/bin/sh\n")
-    (folder / "configure.ac").write_text("AC_INIT(openvswitch, 3.1.0, bugs@openvswitch.org)\n")
+    (folder / "configure.ac").write_text("AC_INIT(openvswitch, 4.0.0, bugs@openvswitch.org)\n")
     return folder
 
 
 def plan(ovs_build: ModuleType, source: Path, *patches: Path, **changes: Any) -> Any:
-    return ovs_build.Plan(ovs_build.BASES["3.1.0"], "patched", source, patches, changes.get("asan", False))
+    return ovs_build.Plan("patched", source, patches, **changes)
 
 
 def key(ovs_build: ModuleType, of: Any) -> str:
@@ -71,22 +71,31 @@ def test_key_does_not_depend_on_where_the_source_is(ovs_build: ModuleType, sourc
     assert key(ovs_build, plan(ovs_build, moved)) == before
 
 
-def test_missing_packages_are_reported_in_one_line(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
+def test_missing_packages_are_reported_in_one_line(ovs_build: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "usr/bin").mkdir(parents=True)
     (tmp_path / "usr/bin/gcc").touch()
     with pytest.raises(ovs_build.BuildError) as error:
-        ovs_build.require_packages(plan(ovs_build, source), root=tmp_path)
+        ovs_build.require_packages(root=tmp_path)
     reported = str(error.value)
     assert "\n" not in reported
     assert "apt-get install" in reported
-    assert " libxdp-dev" in reported
+    assert {"libxdp-dev", "clang", "autoconf", "automake", "libtool"} <= set(reported.split())
     assert " gcc " not in reported
 
 
-def test_series_has_every_patch_once(ovs_build: ModuleType) -> None:
-    for folder in (ROOT / "ovs" / "patches").iterdir():
-        listed = [path.name for path in ovs_build.read_series(folder.name)]
-        assert sorted(listed) == sorted(path.name for path in folder.glob("*.patch"))
+def test_series_has_every_patch_once_and_no_patch_makes_a_file(ovs_build: ModuleType) -> None:
+    listed = ovs_build.read_series()
+    assert sorted(listed) == sorted(ovs_build.PATCHES.glob("*.patch"))
+    assert [path.name for path in listed if re.search(r"^new file mode|^--- /dev/null", path.read_text(), re.M)] == []
+
+
+def test_a_series_that_names_what_is_not_there(
+    ovs_build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ovs_build, "PATCHES", tmp_path)
+    (tmp_path / "series").write_text("0001-a.patch\n")
+    with pytest.raises(ovs_build.BuildError, match=r"series: names 0001-a\.patch, which is not there"):
+        ovs_build.read_series()
 
 
 def test_upto_cuts_the_series(ovs_build: ModuleType, tmp_path: Path) -> None:
@@ -122,15 +131,11 @@ def test_each_patch_is_compiled_alone_or_those_since_one(ovs_build: ModuleType, 
 
 
 def test_steps_are_the_source_and_one_patch_more_at_a_time(ovs_build: ModuleType, source: Path) -> None:
-    whole = tuple(ovs_build.patches_of("3.1.0", "xdp"))
-    asked = ovs_build.Plan(ovs_build.BASES["3.1.0"], "xdp", source, whole)
-    steps = ovs_build.plans_on_the_way(asked, steps=True)
+    whole = tuple(ovs_build.read_series())
+    steps = ovs_build.one_patch_more(plan(ovs_build, source, *whole))
     assert [len(each.patches) for each in steps] == [*range(len(whole) + 1)]
     names = [each.name for each in steps]
-    ours = len(ovs_build.read_series("3.1.0"))
-    assert names[:2] == ["3.1.0-patched-upto-0000", "3.1.0-patched-upto-0001"]
-    assert names[ours : ours + 2] == ["3.1.0-patched", "3.1.0-xdp-upto-0001"]
-    assert names[-1] == "3.1.0-xdp"
+    assert (names[:2], names[-1]) == (["patched-upto-0000", "patched-upto-0001"], "patched")
     assert len(set(names)) == len(names)
 
 
@@ -145,7 +150,7 @@ def test_testsuites_stay_newer_than_what_they_are_made_of(ovs_build: ModuleType,
 
 
 def test_cached_build_is_fast_and_linked(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
-    stock = ovs_build.Plan(ovs_build.BASES["3.1.0"], "stock", source, (), False)
+    stock = ovs_build.Plan("stock", source, ())
     folder = tmp_path / "cache" / "ovs" / key(ovs_build, stock)
     folder.mkdir(parents=True)
     (folder / "build.json").write_text(json.dumps(stock.describe()))
@@ -154,7 +159,7 @@ def test_cached_build_is_fast_and_linked(ovs_build: ModuleType, source: Path, tm
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(folder)
     (link,) = (path for path in folder.parent.iterdir() if path.is_symlink())
-    assert link.name.startswith("own-3.1.0-")  # never one of our own names
+    assert link.name.startswith("own-4.0.0-")  # never one of our own names
     assert link.resolve() == folder
     assert time.monotonic() - started < 5.0
 
@@ -171,18 +176,16 @@ def test_source_is_the_version_that_it_says_wherever_it_lies(
 ) -> None:
     (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.5.0, bugs@openvswitch.org)\n")
     own = str(source)
-    assert ovs_build.make_plan(None, "stock", own, tmp_path).name.startswith("own-3.5.0-")
-    with pytest.raises(ovs_build.BuildError, match=r"3\.5\.0: our patches are for 3\.1\.0 and 4\.0\.0; --series stock"):
-        ovs_build.make_plan(None, "patched", own, tmp_path)
-    with pytest.raises(ovs_build.BuildError, match=r"Open vSwitch 3\.5\.0, not 4\.0\.0; leave --base out"):
-        ovs_build.make_plan("4.0.0", "stock", own, tmp_path)
-    (source / "configure.ac").write_text("AC_INIT(hello, 3.1.0)\n")
+    assert ovs_build.make_plan("stock", own, tmp_path).name.startswith("own-3.5.0-")
+    with pytest.raises(ovs_build.BuildError, match=r"3\.5\.0: our patches are for 4\.0\.0; --series stock"):
+        ovs_build.make_plan("patched", own, tmp_path)
+    (source / "configure.ac").write_text("AC_INIT(hello, 4.0.0)\n")
     with pytest.raises(ovs_build.BuildError, match="no source of Open vSwitch"):
-        ovs_build.make_plan(None, "stock", own, tmp_path)
-    (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.1.0, bugs@openvswitch.org)\n")
+        ovs_build.make_plan("stock", own, tmp_path)
+    (source / "configure.ac").write_text("AC_INIT(openvswitch, 4.0.0, bugs@openvswitch.org)\n")
     tarball = tmp_path / "any-name.tar.gz"
     subprocess.run(["tar", "-czf", tarball, "-C", tmp_path, "source"], check=True)
-    assert re.fullmatch(r"own-3\.1\.0-\w{8}-patched", ovs_build.make_plan(None, "patched", str(tarball), tmp_path).name)
+    assert re.fullmatch(r"own-4\.0\.0-\w{8}-patched", ovs_build.make_plan("patched", str(tarball), tmp_path).name)
 
 
 def git(folder: Path, *argv: str) -> str:
@@ -197,7 +200,7 @@ def checkout(source: Path) -> Path:
     (source / ".gitignore").write_text("*.o\n")
     git(source, "add", "--all")
     git(source, "commit", "--quiet", "--message=one")
-    git(source, "tag", "v3.1.0")
+    git(source, "tag", "v4.0.0")
     (source / "lib.c").write_text("int x;\n")
     git(source, "add", "--all")
     git(source, "commit", "--quiet", "--message=two")
@@ -206,20 +209,20 @@ def checkout(source: Path) -> Path:
 
 def test_a_checkout_is_built_as_it_is_or_at_a_commit(ovs_build: ModuleType, checkout: Path, tmp_path: Path) -> None:
     def built_of(text: str) -> tuple[str, str]:
-        made = ovs_build.make_plan(None, "stock", text, tmp_path / "cache")
+        made = ovs_build.make_plan("stock", text, tmp_path / "cache")
         return made.name, key(ovs_build, made)
 
     before = sorted((checkout / ".git").rglob("*"))
     head = git(checkout, "rev-parse", "--short=7", "HEAD")
-    clean, first = built_of(str(checkout)), built_of(f"{checkout}@v3.1.0")
+    clean, first = built_of(str(checkout)), built_of(f"{checkout}@v4.0.0")
     assert clean == built_of(f"{checkout}@HEAD")
-    assert (first[0], clean[0]) == ("own-v3.1.0", f"own-v3.1.0-1-g{head}")
+    assert (first[0], clean[0]) == ("own-v4.0.0", f"own-v4.0.0-1-g{head}")
     assert first[1] != clean[1]
     (checkout / "built.o").write_text("ignored")
     assert built_of(str(checkout)) == clean
     (checkout / "new.c").write_text("int y;\n")
     changed = built_of(str(checkout))
-    assert re.fullmatch(rf"own-v3\.1\.0-1-g{head}-changed-\w{{7}}", changed[0])
+    assert re.fullmatch(rf"own-v4\.0\.0-1-g{head}-changed-\w{{7}}", changed[0])
     assert changed[1] not in (clean[1], first[1])
     assert built_of(f"{checkout}@HEAD") == clean
     assert sorted((checkout / ".git").rglob("*")) == before
@@ -231,25 +234,14 @@ def test_a_checkout_is_built_as_it_is_or_at_a_commit(ovs_build: ModuleType, chec
 def test_what_is_compiled_is_the_commit(ovs_build: ModuleType, checkout: Path, tmp_path: Path) -> None:
     (checkout / "new.c").write_text("int y;\n")
     for text, names in (
-        (f"{checkout}@v3.1.0", set()),
+        (f"{checkout}@v4.0.0", set()),
         (f"{checkout}@HEAD", {"lib.c"}),
         (str(checkout), {"lib.c", "new.c"}),
     ):
-        plan = ovs_build.make_plan(None, "stock", text, tmp_path / "cache")
+        plan = ovs_build.make_plan("stock", text, tmp_path / "cache")
         tree = tmp_path / plan.name
         ovs_build.unpack(plan.source, tree, tmp_path / "log")
         assert {path.name for path in tree.glob("*.c")} == names
-
-
-@pytest.mark.parametrize(
-    ("compiler", "patched"), [("gcc (Debian 12.2.0-14) 12.2.0", 0), ("gcc (Debian 14.2.0-19) 14.2.0", 1)]
-)
-def test_a_compiler_that_is_younger_gets_its_patch(
-    compiler: str, patched: int, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ovs_build, "compiler_version", lambda _: compiler)
-    of = plan(ovs_build, source)
-    assert (len(of.portability), len(of.describe().get("portability", []))) == (patched, patched)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +260,7 @@ def test_gcc_15_and_later_are_given_std_gnu17(
     assert (of.cflags, f"CFLAGS={flags}" in of.configure) == (flags, True)
 
 
-@pytest.mark.parametrize(("here", "given"), [("22.11.11", True), ("24.11.8", False), ("", False)])
+@pytest.mark.parametrize(("here", "given"), [("25.11.1", True), ("22.11.11", False), ("", False)])
 def test_dpdk_is_taken_only_of_its_release(
     here: str, given: bool, ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,69 +271,44 @@ def test_dpdk_is_taken_only_of_its_release(
     assert without.name == f"{plan(ovs_build, source).name}-no-dpdk"
 
 
-def test_the_source_of_3_1_0_is_that_of_debian_12_on_another_release(
+def test_without_a_source_it_is_the_pinned_one_or_a_line_that_says_why_not(
     ovs_build: ModuleType, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (source / "configure.ac").write_text("AC_INIT(openvswitch, 3.5.0, bugs@openvswitch.org)\n")
-    monkeypatch.setattr(ovs_build, "INSTALLED", source)
-    fetched: list[Path] = []
-    monkeypatch.setattr(type(ovs_build.OVS_3_1_0), "fetched", lambda _, cache: fetched.append(cache) or cache)
-    assert ovs_build.make_plan(None, "stock", None, tmp_path).source == tmp_path
-    assert fetched == [tmp_path]
+    def no_mirror(_: object, _cache: Path) -> Path:
+        raise ovs_build.SourceError("no mirror; give the source with --source PATH")
+
+    monkeypatch.setattr(type(ovs_build.BASE), "unpacked", lambda _, cache: source)
+    asked = ovs_build.make_plan("stock", None, tmp_path)
+    assert (asked.source, asked.version, asked.name) == (source, "4.0.0", "unpatched")
+    monkeypatch.setattr(type(ovs_build.BASE), "unpacked", no_mirror)
+    with pytest.raises(ovs_build.BuildError, match="no mirror; give the source with --source PATH"):
+        ovs_build.make_plan("patched", None, tmp_path)
 
 
-def xdp_plan(ovs_build: ModuleType, source: Path, *patches: Path) -> Any:
-    return ovs_build.Plan(ovs_build.BASES["4.0.0"], "xdp", source, patches, False)
+def test_the_build_that_studies_name_is_the_one_that_is_made(ovs_build: ModuleType, source: Path) -> None:
+    program, *argv = how_to_make(PATCHED).split()
+    assert (program, ovs_build.parse(argv).series) == ("ovs/build", "patched")
+    assert plan(ovs_build, source, *ovs_build.read_series()).name == PATCHED
+    assert ovs_build.parse(how_to_make("unpatched").split()[1:]).series == "stock"
+    assert ovs_build.Plan("stock", source, ()).name == "unpatched"
 
 
-@pytest.mark.parametrize("base", ["3.1.0", "4.0.0"])
-def test_series_xdp_comes_on_top_of_ours(base: str, ovs_build: ModuleType) -> None:
-    ours = ovs_build.patches_of(base, "patched")
-    both = ovs_build.patches_of(base, "xdp")
-    assert both[: len(ours)] == ours
-    assert len(both) > len(ours)
-    assert {path.parent.name for path in both[len(ours) :]} == {f"{base}-xdp"}
-    assert ovs_build.patches_of(base, "stock") == []
-
-
-def test_a_base_without_a_series_xdp_says_so(ovs_build: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(ovs_build.BuildError, match=r"Open vSwitch 3\.1\.0-xdp: our patches are for 3\.1\.0") as error:
-        ovs_build.patches_of("3.1.0", "xdp", tmp_path)
-    assert "\n" not in str(error.value)
-
-
-def test_the_build_that_offloads_is_one_of_those_that_can_be_made(ovs_build: ModuleType) -> None:
-    program, *argv = how_to_make(OFFLOADING).split()
-    options = ovs_build.parse(argv)
-    assert program == "ovs/build"
-    assert f"{options.base}-{options.series}" == OFFLOADING
-    assert options.series == "xdp"
-    assert ovs_build.patches_of(options.base, options.series)
-
-
-def test_only_series_xdp_needs_clang_and_autotools(ovs_build: ModuleType, source: Path, tmp_path: Path) -> None:
-    with pytest.raises(ovs_build.BuildError) as error:
-        ovs_build.require_packages(xdp_plan(ovs_build, source), root=tmp_path)
-    assert {"clang", "autoconf", "automake", "libtool"} <= set(str(error.value).split())
-    with pytest.raises(ovs_build.BuildError) as error:
-        ovs_build.require_packages(plan(ovs_build, source), root=tmp_path)
-    assert not {"clang", "autoconf", "automake", "libtool"} & set(str(error.value).split())
-
-
-def test_only_series_xdp_asks_configure_for_the_program(ovs_build: ModuleType, source: Path) -> None:
-    assert "--enable-xdp-offload" in xdp_plan(ovs_build, source).configure
-    assert "--enable-xdp-offload" not in plan(ovs_build, source).configure
-
-
-def test_key_of_series_xdp_depends_on_clang(
-    ovs_build: ModuleType, source: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_the_patched_build_has_an_xdp_program_and_depends_on_its_compiler(
+    ovs_build: ModuleType, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = [key(ovs_build, xdp_plan(ovs_build, source)), key(ovs_build, plan(ovs_build, source))]
+    stock = ovs_build.Plan("stock", source, ())
+    assert "--enable-xdp-offload" in plan(ovs_build, source).configure
+    assert "--enable-xdp-offload" not in stock.configure
+    before = [key(ovs_build, plan(ovs_build, source)), key(ovs_build, stock)]
     version = ovs_build.compiler_version
     monkeypatch.setattr(ovs_build, "compiler_version", lambda name: "clang 99" if name == "clang" else version(name))
-    after = [key(ovs_build, xdp_plan(ovs_build, source)), key(ovs_build, plan(ovs_build, source))]
-    assert after[0] != before[0]
-    assert after[1] == before[1]
+    after = [key(ovs_build, plan(ovs_build, source)), key(ovs_build, stock)]
+    assert (after[0] != before[0], after[1] == before[1]) == (True, True)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/a.c").touch()
+    monkeypatch.setattr(ovs_build, "FILES", tmp_path / "new")
+    last = [key(ovs_build, plan(ovs_build, source)), key(ovs_build, stock)]
+    assert (last[0] != after[0], last[1] == after[1]) == (True, True)
 
 
 def test_autotools_run_only_for_what_they_read(ovs_build: ModuleType, tmp_path: Path) -> None:
@@ -350,12 +317,10 @@ def test_autotools_run_only_for_what_they_read(ovs_build: ModuleType, tmp_path: 
                             ("lib/netdev-afxdp.c", False), ("tests/system-afxdp.at", False)):  # fmt: skip
         patch.write_text(f"--- a/{changed}\n+++ b/{changed}\n@@ -1 +1 @@\n-a\n+b\n")
         assert ovs_build.changes_autotools(patch) is wanted, changed
-    assert not any(ovs_build.changes_autotools(path) for path in ovs_build.patches_of("4.0.0", "patched"))
 
 
 CONFIGURE = """#!/bin/sh
 echo "#define KNOWN 1" >config.h
-case "$*" in *--enable-xdp-offload*) echo "#define HAVE_XDP 1" >>config.h; esac
 echo "/* the same each time */" >same.h
 """
 MAKEFILE = """all: $(PROGRAMS) a.o b.o
@@ -379,8 +344,7 @@ PATCH = """--- a/b.c
 @pytest.fixture
 def small(ovs_build: ModuleType, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Source of two files, of which a patch for autotools changes the second; `compiled` names those compiled."""
-    monkeypatch.setattr(ovs_build, "require_packages", lambda _plan: None)
-    monkeypatch.setattr(ovs_build, "gcc_release", lambda _: 12)  # a younger one has a patch for files that are not here
+    monkeypatch.setattr(ovs_build, "require_packages", lambda: None)
     (source / "configure").write_text(CONFIGURE)
     (source / "configure").chmod(0o755)
     (source / "Makefile").write_text(MAKEFILE)
@@ -397,42 +361,33 @@ def small(ovs_build: ModuleType, source: Path, tmp_path: Path, monkeypatch: pyte
     return source
 
 
-@pytest.mark.parametrize(("first", "again"), [("old", ["b"]), ("HAVE_XDP", ["a", "b"])])
 def test_only_what_patches_change_is_compiled_again(
-    first: str, again: list[str], ovs_build: ModuleType, small: Path, tmp_path: Path
+    ovs_build: ModuleType, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (small / "a.c").write_text(f"{first}\n")
+    (tmp_path / "new/lib").mkdir(parents=True)
+    (tmp_path / "new/lib/new.h").touch()
+    monkeypatch.setattr(ovs_build, "FILES", tmp_path / "new")
     tree = ovs_build.Tree(tmp_path / "tree", tmp_path / "log")
     before = plan(ovs_build, small)
     tree.compile(before, "PROGRAMS=")
     assert sorted((tree.path / "compiled").read_text().split()) == ["a", "b"]
+    assert (tree.path / "lib/new.h").exists()
     (tree.path / "compiled").unlink()
-    after = replace(before, series="xdp", patches=(tmp_path / "0001-b.patch",))
-    tree.compile(after, "PROGRAMS=")
-    assert sorted((tree.path / "compiled").read_text().split()) == again
+    tree.compile(replace(before, patches=(tmp_path / "0001-b.patch",)), "PROGRAMS=")
+    assert (tree.path / "compiled").read_text().split() == ["b"]
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_one_tree_builds_ours_and_then_series_xdp(
-    fails: bool, ovs_build: ModuleType, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_steps_come_out_of_one_tree_and_those_before_a_patch_that_does_not_fit_are_kept(
+    ovs_build: ModuleType, small: Path, tmp_path: Path
 ) -> None:
-    patch = tmp_path / "0001-b.patch"
-    if fails:
-        patch.write_text(PATCH.replace("-old", "-another"))
-    monkeypatch.setattr(ovs_build, "patches_of", lambda _version, series: [patch] if series == "xdp" else [])
-    cache = tmp_path / "cache"
-    wanted = ovs_build.Plan(ovs_build.BASES["3.1.0"], "xdp", small, (patch,))
-    if fails:
-        with pytest.raises(ovs_build.BuildError, match="patch failed"):
-            ovs_build.build(wanted, cache)
-    else:
-        assert ovs_build.build(wanted, cache) == (cache / "3.1.0-xdp").resolve()
-    made = [name for name in ("3.1.0-patched", "3.1.0-xdp") if (cache / name).exists()]
-    assert made == ["3.1.0-patched", "3.1.0-xdp"][: 1 if fails else 2]
-    for name in made:
-        reported = json.loads((cache / name / "build.json").read_text())
-        assert (reported["series"], len(reported["patches"])) == (name[6:], 1 if name == "3.1.0-xdp" else 0)
-        assert ("--enable-xdp-offload" in reported["configure"]) is (name == "3.1.0-xdp")
+    patch, another, cache = tmp_path / "0001-b.patch", tmp_path / "0002-c.patch", tmp_path / "cache"
+    another.write_text(PATCH)
+    with pytest.raises(ovs_build.BuildError, match="patch failed"):
+        ovs_build.build(plan(ovs_build, small, patch, another), cache, steps=True)
+    made = sorted(path for path in cache.iterdir() if path.is_symlink())
+    assert [path.name for path in made] == ["patched-upto-0000", "patched-upto-0001"]
+    reported = [json.loads((path / "build.json").read_text()) for path in made]
+    assert [len(each["patches"]) for each in reported] == [0, 1]
 
 
 def test_what_stood_alone_is_not_compiled_again_before_something_changed(

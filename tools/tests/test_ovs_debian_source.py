@@ -3,7 +3,6 @@
 
 import hashlib
 import importlib.util
-import subprocess
 import sys
 import tarfile
 from pathlib import Path
@@ -18,8 +17,11 @@ echo "$@" >>{log}
 case "$*" in
 indextargets*) echo '{target}' ;;
 *update) {update} ;;
-*source*|*download*) cp {archive}/* . ;;
+*source*) cp {archive}/* . ;;
 esac
+"""
+FAKE_CACHE = """#!/bin/sh
+case "$PWD" in {suite}) echo 'Package: thing'; echo 'Version: 1.0-3' ;; esac
 """
 
 
@@ -65,6 +67,12 @@ class Apt:
         script = FAKE_APT.format(log=self.log, target=target, update=update, archive=self.archive)
         (self._bin / "apt-get").write_text(script)
         (self._bin / "apt-get").chmod(0o755)
+        self.have("*")
+
+    def have(self, suite: str) -> None:
+        """Only these suites have a package of it."""
+        (self._bin / "apt-cache").write_text(FAKE_CACHE.format(suite=suite))
+        (self._bin / "apt-cache").chmod(0o755)
 
 
 @pytest.fixture
@@ -72,8 +80,8 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> 
     return Apt(tmp_path, monkeypatch, module)
 
 
-def wanted(module: ModuleType, apt: Apt, **changes: str) -> Any:
-    values = {"package": "thing", "version": "1.0", "suite": "sid", "sha256": apt.sha256, **changes}
+def wanted(module: ModuleType, apt: Apt, **changes: Any) -> Any:
+    values = {"package": "thing", "version": "1.0", "suites": ("sid",), "sha256": apt.sha256, **changes}
     return module.DebianSource(**values)
 
 
@@ -99,22 +107,31 @@ def test_an_index_that_is_too_old_is_good_enough_for_what_is_known_by_its_checks
 
 
 def test_another_tarball_is_refused(module: ModuleType, apt: Apt, tmp_path: Path) -> None:
-    with pytest.raises(module.SourceError, match=r"orig\.tar\.xz: SHA-256 is .* instead of 00.*--source DIR"):
+    with pytest.raises(module.SourceError, match=r"SHA-256 of thing_1\.0\.orig\.\S+ is \w+, not 00\).*--source PATH"):
         wanted(module, apt, sha256="00").unpacked(tmp_path / "cache")
     assert not (tmp_path / "cache/sources/thing-1.0").exists()
 
 
 def test_another_version_is_refused(module: ModuleType, apt: Apt, tmp_path: Path) -> None:
-    with pytest.raises(module.SourceError, match=r"wanted 2\.0, found thing_1\.0-3; give the unpacked source"):
+    with pytest.raises(module.SourceError, match=r"thing 2\.0 is not .* \(sid: has 1\.0-3\); give the source of 2\.0"):
         wanted(module, apt, version="2.0").unpacked(tmp_path / "cache")
+
+
+def test_suites_are_asked_in_order_until_one_has_it(module: ModuleType, apt: Apt, tmp_path: Path) -> None:
+    apt.have("*/next")
+    wanted(module, apt, suites=("sid", "next", "never")).unpacked(tmp_path / "cache")
+    lines = apt.log.read_text().splitlines()
+    assert [sum(line.endswith(end) for line in lines) for end in ("update", "thing=1.0-3")] == [2, 1]
+    with pytest.raises(module.SourceError, match=r"\(sid: has none; never: has none\)"):
+        wanted(module, apt, suites=("sid", "never")).unpacked(tmp_path / "other")
 
 
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
         ({"target": "Others|Others|mirror:/others/"}, "apt knows no Debian mirror yet; run apt-get update"),
-        ({"update": "echo 'W: Failed to fetch it' >&2"}, "source package thing of Debian sid: W: Failed to fetch it"),
-        ({"update": "echo 'E: no key' >&2; exit 100"}, "source package thing of Debian sid: E: no key"),
+        ({"update": "echo 'W: Failed to fetch it' >&2"}, r"thing 1.0 is not to be had \(sid: W: Failed to fetch it\)"),
+        ({"update": "echo 'E: no key' >&2; exit 100"}, r"thing 1.0 is not to be had \(sid: E: no key\)"),
     ],
 )
 def test_what_apt_lacks_is_reported_in_one_line(
@@ -124,44 +141,4 @@ def test_what_apt_lacks_is_reported_in_one_line(
     with pytest.raises(module.SourceError, match=said) as error:
         wanted(module, apt).unpacked(tmp_path / "cache")
     assert "\n" not in str(error.value)
-    assert "--source DIR" in str(error.value)
-
-
-def of_package(module: ModuleType, apt: Apt, **changes: str) -> Any:
-    """A package thing-source with one file, which is a tarball as far as anybody looks."""
-    tree = apt.archive.parent / "package"
-    (tree / "DEBIAN").mkdir(parents=True)
-    (tree / "DEBIAN/control").write_text(
-        "Package: thing-source\nVersion: 1.0-3\nArchitecture: all\nMaintainer: nobody\nDescription: thing\n"
-    )
-    (tree / "thing.tar.gz").write_text("tarball")
-    deb = apt.archive / "thing-source_1.0-3_all.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True, stdout=subprocess.DEVNULL)
-    sha256 = hashlib.sha256(b"tarball").hexdigest()
-    values = {"package": "thing-source", "version": "1.0", "suite": "old", "path": "thing.tar.gz", "sha256": sha256}
-    return module.DebianTarball(**{**values, **changes})
-
-
-def test_a_tarball_comes_out_of_a_package_of_another_suite_once(module: ModuleType, apt: Apt, tmp_path: Path) -> None:
-    wanted = of_package(module, apt)
-    file = wanted.fetched(tmp_path / "cache")
-    assert file.read_text() == "tarball"
-    calls = apt.log.read_text()
-    assert wanted.fetched(tmp_path / "cache") == file
-    assert apt.log.read_text() == calls
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"sha256": "00"}, "SHA-256 of the tarball is .*, not 00"),
-        ({"version": "2.0"}, "not of 2.0 any more"),
-        ({"path": "other"}, "no other in it"),
-    ],
-)
-def test_another_than_the_pinned_tarball_is_refused(
-    changes: dict[str, str], said: str, module: ModuleType, apt: Apt, tmp_path: Path
-) -> None:
-    with pytest.raises(module.SourceError, match=f"{said}; give the source of .* with --source"):
-        of_package(module, apt, **changes).fetched(tmp_path / "cache")
-    assert not list((tmp_path / "cache").rglob("*.gz"))
+    assert "--source PATH" in str(error.value)

@@ -10,7 +10,7 @@ from lab.ovs_host import ALL_KEYS, OFFLOAD, STOCK_KEYS, OvsHost, dut_maker, forw
 
 from xdplab import app
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.ovs.builds import OFFLOADING, how_to_make
+from xdplab.forwarders.ovs.builds import PATCHED, how_to_make
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsKey
 from xdplab.forwarders.ovs.pipelines import rules
 from xdplab.forwarders.registry import make_forwarder
@@ -54,8 +54,8 @@ def test_its_options_have_their_keys_and_their_series() -> None:
 @pytest.mark.parametrize(
     ("text", "build"),
     [
-        ("flow_offload=true", OFFLOADING),
-        ("flow_offload=false", OFFLOADING),
+        ("flow_offload=true", PATCHED),
+        ("flow_offload=false", PATCHED),
         ("flow_offload=true,build=stock", "stock"),
         ("n_rxq=1", "stock"),
     ],
@@ -68,16 +68,16 @@ def test_who_asks_for_the_offload_names_no_build(text: str, build: str) -> None:
 def test_a_study_may_write_it_as_a_mapping_under_the_same_title() -> None:
     spec = ForwarderSpec.model_validate({"name": "ovs-afxdp", "options": {"flow_offload": True}})
     assert spec.title == "ovs-afxdp:flow_offload=true"
-    assert make_forwarder(spec).options.build == OFFLOADING
+    assert make_forwarder(spec).options.build == PATCHED
 
 
 def test_where_its_build_is_missing_the_reason_is_the_command_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
-    program = f"{tmp_path}/ovs/{OFFLOADING}/ovs-vswitchd"
+    program = f"{tmp_path}/ovs/{PATCHED}/ovs-vswitchd"
     reason = forwarder("ovs-afxdp:flow_offload=true").unsupported(dut_maker(tmp_path)(OvsHost(absent=[program])))
-    assert reason == f"OVS build '{OFFLOADING}': {program} is not there; `{how_to_make(OFFLOADING)}` makes it"
+    assert reason == f"OVS build '{PATCHED}': {program} is not there; `{how_to_make(PATCHED)}` makes it"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,6 @@ def test_the_daemon_gets_the_switch_and_the_ports_get_the_sizes(tmp_path: Path) 
     assert {"options:xdp-flow-entries=1024", "options:xdp-flow-masks=8"} <= set(columns)
     assert not [column for column in columns if "hw-offload" in column]
     assert "the sender's" in made.describe()
-    assert f"another build than {OFFLOADING}" in made.describe()
     assert forwarder("ovs-afxdp").describe() == ""
 
 
@@ -265,5 +264,4 @@ def test_the_studies_are_bounded_in_time(study: str) -> None:
     made = app.prepare(app.read_study(project_root() / "suites" / "studies" / f"{study}.yaml")).plan
     assert made.traffic_seconds() < 6 * 60
     builds = {point.title: made.method.forwarder(point).options.build for point in made.points if _of_ovs(point)}
-    others = {"default-series": OFFLOADING.replace("xdp", "patched")} if study == "ovs-offload" else {}
-    assert builds == {title: others.get(title, OFFLOADING) for title in builds}
+    assert set(builds.values()) == {PATCHED}

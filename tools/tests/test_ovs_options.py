@@ -17,17 +17,17 @@ from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKe
 from xdplab.hosts import Completed, SshHost
 from xdplab.model import CpuLayout, InputError
 
-SERIES = Path(__file__).resolve().parents[2] / "ovs/patches"
+PATCHES = Path(__file__).resolve().parents[2] / "ovs/patches"
 #: As `ovs/build` writes it.
 BUILD = {
-    "base": "3.1.0",
+    "base": "4.0.0",
     "series": "patched",
     "asan": False,
-    "source": {"path": "/usr/src/openvswitch/openvswitch.tar.gz", "sha256": "c" * 64},
+    "source": {"path": "/opt/openvswitch-4.0.0", "sha256": "c" * 64},
     "patches": [{"name": "0001-fixes.patch", "sha256": "a" * 64}, {"name": "0002-rings.patch", "sha256": "b" * 64}],
     "configure": ["--enable-afxdp"],
     "compiler": "gcc (Debian 12.2.0-14) 12.2.0",
-    "versions": ["ovs-vswitchd (Open vSwitch) 3.1.0"],
+    "versions": ["ovs-vswitchd (Open vSwitch) 4.0.0"],
 }
 
 
@@ -50,18 +50,11 @@ def test_every_option_of_the_series_is_there_under_its_key() -> None:
     assert len(keys(OvsAfxdpOptions)) == sum(len(key.names) for key in table.values())  # none twice
 
 
-@pytest.mark.parametrize(
-    "series",
-    [path for path in sorted(SERIES.glob("*/series")) if "compilers" not in str(path)],
-    ids=lambda path: path.parent.name,
-)
-def test_the_patch_that_a_message_names_is_the_one_of_the_series_that_brings_the_option(series: Path) -> None:
-    lines = series.read_text(encoding="utf-8").splitlines()
-    patches = {line.split()[0]: series.parent / line.split()[0] for line in lines if line and not line.startswith("#")}
-    texts = {name: path.read_text(encoding="utf-8") for name, path in patches.items()}
-    ours = {option: key for option, (key, _) in OFFLOAD.items() if option != "flow_offload"}  # its key is older
-    asked = ours if series.parent.name.endswith("-xdp") else {option: key for option, (key, _) in PATCHED.items()}
-    for option, key in asked.items():
+def test_the_patch_that_a_message_names_is_the_one_that_brings_the_option() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(PATCHES.glob("*.patch"))}
+    for option, (key, _) in (PATCHED | OFFLOAD).items():
+        if option == "flow_offload":  # its key is older
+            continue
         documents = re.compile(rf'^\+.*<column name="options" key="{key}"', re.MULTILINE)
         brings = next(name for name, text in texts.items() if documents.search(text))
         assert brings.endswith(f"-{patch_of(option)}.patch")
@@ -85,7 +78,9 @@ def patch_of(option: str) -> str:
         ("ovs-afxdp:rx_wakeup=epoll", "rx_wakeup: .*'epoll'"),
         ("ovs-afxdp:tx_skb_budget=16", "tx_skb_budget: .*'16'"),
         ("ovs-afxdp:shared_umem=a b", "shared_umem: .*'a b'"),
-        ("ovs-afxdp:build=newest", "build: .*3.1.0-patched.*or a path is expected.*'newest'"),
+        ("ovs-afxdp:build=newest", "build: .*stock, patched, unpatched or a path is expected.*'newest'"),
+        ("ovs-afxdp:build=3.1.0-xdp", "build: .*3.1.0-xdp is now patched, of Open vSwitch 4.0.0"),
+        ("ovs-afxdp:build=4.0.0-stock", "build: .*4.0.0-stock is now unpatched, of Open vSwitch 4.0.0"),
         ("ovs-afxdp:pmd_cores=2,pmd_cpus=1+2", "exclude each other"),
         ("ovs-afxdp:pmd_cpus=1-2", r"pmd_cpus: .*'1-2'"),
         ("ovs-afxdp:rxq_affinity=1", "rxq_affinity: .*0:1"),
@@ -152,7 +147,7 @@ def test_settings_of_the_daemon_take_the_name_that_the_build_knows(sleep_key: st
 @pytest.mark.parametrize("kind", ["ovs-afxdp", "ovs-afpacket", "ovs-dpdk"])
 def test_all_programs_come_from_the_folder_of_the_build(kind: str, dut: MakeDut) -> None:
     host = OvsHost()
-    host.version = "ovs-vswitchd (Open vSwitch) 3.1.0\nDPDK 22.11.11\n"
+    host.version = "ovs-vswitchd (Open vSwitch) 4.0.0\nDPDK 25.11.1\n"
     host.files["/opt/ovs/build.json"] = json.dumps(BUILD)
     made = forwarder(f"{kind}:build=/opt/ovs")
     there = dut(host)
@@ -168,7 +163,7 @@ def test_all_programs_come_from_the_folder_of_the_build(kind: str, dut: MakeDut)
     assert reported["build"]["key"] == "0123456789abcdef"
     ((name, version),) = made.versions(host).items()
     assert name.endswith("(/opt/ovs)")
-    assert version.startswith("Open vSwitch 3.1.0; DPDK 22.11.11; key 0123456789abcdef; base 3.1.0; series patched; ")
+    assert version.startswith("Open vSwitch 4.0.0; DPDK 25.11.1; key 0123456789abcdef; base 4.0.0; series patched; ")
     assert "patches 0001-fixes.patch@aaaaaaaaaaaa 0002-rings.patch@bbbbbbbbbbbb" in version
 
 
@@ -176,9 +171,9 @@ def test_a_build_that_is_missing_names_the_command_that_makes_it(
     dut: MakeDut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path))
-    program = f"{tmp_path}/ovs/4.0.0-patched/ovs-vswitchd"
-    reason = forwarder("ovs-afxdp:build=4.0.0-patched").unsupported(dut(OvsHost(absent=[program])))
-    assert reason.startswith(f"OVS build '4.0.0-patched': {program} is not there; `ovs/build --base 4.0.0 ")
+    program = f"{tmp_path}/ovs/unpatched/ovs-vswitchd"
+    reason = forwarder("ovs-afxdp:build=unpatched").unsupported(dut(OvsHost(absent=[program])))
+    assert reason == f"OVS build 'unpatched': {program} is not there; `ovs/build --series stock` makes it"
     daemon = "/usr/lib/openvswitch-switch/ovs-vswitchd"
     stock = forwarder("ovs-afxdp").unsupported(dut(OvsHost(absent=[daemon])))
     assert stock == f"{daemon} is not installed (package openvswitch-switch); `ci/setup` installs it"
@@ -187,7 +182,7 @@ def test_a_build_that_is_missing_names_the_command_that_makes_it(
 def test_what_is_missing_on_a_machine_of_a_testbed_is_provisioned() -> None:
     away = create_autospec(SshHost, instance=True)
     away.run.return_value = Completed(("stat",), 1, "", "")
-    for build, options in (("stock", "--tags packages"), ("patched", "--tags builds -e xdplab_builds=3.1.0-patched")):
+    for build, options in (("stock", "--tags packages"), ("patched", "--tags builds -e xdplab_builds=patched")):
         reason = missing(away, find_build(build, "/usr/sbin/ovs-vswitchd", away), "openvswitch-switch")
         assert reason is not None
         assert f'`make provision TESTBED=... ANSIBLE="{options}"`' in reason

@@ -75,7 +75,7 @@ def test_a_network_function_routes_in_every_place(lab: Lab) -> None:
 def test_threads_count_every_frame_of_the_tester_and_where_each_lookup_ended(lab: Lab) -> None:
     builds = [
         each
-        for each in ("stock", "4.0.0-patched")
+        for each in ("stock", "patched")
         if missing(LocalHost(), find_build(each, VSWITCHD, LocalHost()), "") is None
     ]
     titles = [f"{kind}:build={build}" for build in builds for kind in ("ovs-afxdp", "ovs-afpacket")]

@@ -9,7 +9,7 @@ import pytest
 
 from nic.guest.cards import CPUS, HOST, Pair, changes, state
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.ovs.builds import OFFLOADING, find_build, missing
+from xdplab.forwarders.ovs.builds import PATCHED, find_build, missing
 from xdplab.hosts import Host
 from xdplab.measure.datapath import offloaded
 from xdplab.model import StudySpec, TestbedSpec, TrialRecord, validated
@@ -86,7 +86,7 @@ def test_a_study_runs_on_zero_copy_and_puts_the_cards_back(
     fact(cards["igb"], "a study of the suite", "zero-copy throughout, no loss, settings put back")
 
 
-_WITHOUT = missing(HOST, find_build(OFFLOADING, "", HOST), "")
+_WITHOUT = missing(HOST, find_build(PATCHED, "", HOST), "")
 
 
 @pytest.mark.timeout(300)  # the emulated CPUs are slow for a daemon and its PMD thread

@@ -13,7 +13,7 @@ import yaml
 from xdplab.analysis import summarise
 from xdplab.cli import main
 from xdplab.forwarders import make_forwarder
-from xdplab.forwarders.ovs.builds import OFFLOADING, find_build, missing
+from xdplab.forwarders.ovs.builds import PATCHED, find_build, missing
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import DATAPATH, remove_link
 from xdplab.model import ForwarderSpec, XdplabError
@@ -21,9 +21,8 @@ from xdplab.results import RunFolder
 from xdplab.testbed.needs import who_has
 
 _DEBIANS = "/usr/lib/openvswitch-switch/ovs-vswitchd"
-#: Debian's, unless `ovs/build` has made the patched one; and the one with flows in XDP, if it has.
-_STOCK = missing(LocalHost(), find_build("patched", _DEBIANS, LocalHost()), "")
-_OFFLOADING = not missing(LocalHost(), find_build(OFFLOADING, _DEBIANS, LocalHost()), "")
+#: Debian's, unless `ovs/build` has made the patched one.
+_STOCK = missing(LocalHost(), find_build(PATCHED, _DEBIANS, LocalHost()), "")
 #: Forwarder -> mode that the record shows, as the kernel tells it.
 MODES = {
     "linux-bridge": "kernel bridge",
@@ -34,8 +33,11 @@ MODES = {
     "ovs-kernel": "kernel datapath",
     "ovs-dpdk": "native copy",
     "testpmd": "native copy",
-    "ovs-afxdp" if _STOCK else "ovs-afxdp:build=patched": "native copy",
-    **({"ovs-afxdp:flow_offload=true": "native copy + XDP flows"} if _OFFLOADING else {}),
+    **(
+        {"ovs-afxdp": "native copy"}
+        if _STOCK
+        else {"ovs-afxdp:build=patched": "native copy", "ovs-afxdp:flow_offload=true": "native copy + XDP flows"}
+    ),
 }
 #: What this kernel or veth has not, and a word of the reason.
 UNSUPPORTED = {"xsk:tx_skb_budget=256": "needs 6.17", "xsk:bind=zero-copy": "NETDEV_XDP_ACT_XSK_ZEROCOPY"}

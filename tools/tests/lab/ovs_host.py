@@ -196,7 +196,7 @@ class OvsHost:
             "dpif-netdev/pmd-stats-clear": "",
             "exit": "",
         }
-        if method == "netdev-offload-xdp/show" and self.refused:
+        if method == "dpif/offload/show" and self.refused:
             reasons = ", ".join(f'"{reason}": 3' for reason in self.refused)
             return f'{{\n  "b0": {{\n    "misses": 60,\n    "refused": {{\n      {reasons}}}, "status": "on"}}}}\n'
         if method.endswith("/show") and method not in answers:

@@ -9,17 +9,16 @@ from collections.abc import Callable
 
 from xdplab.app import Prepared, survey
 from xdplab.cli.check import Check, check
-from xdplab.cli.doctor_host import hugepages, kernel, offloading_ovs, tap, trex, vpp
+from xdplab.cli.doctor_host import hugepages, kernel, patched_ovs, tap, trex, vpp
 from xdplab.cli.doctor_hosts import hosts_checks
 from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.ovs.builds import PATCHED, how_to_make
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.runner import Listener
 from xdplab.testbed import TestbedLock, usable_cpus
 from xdplab.tools import bpf_program, build_gap, checkout, setup_command
-
-_OFFLOADING_BUILD = "build --base 3.1.0 --series xdp"
 
 
 def study_checks(prepared: Prepared) -> list[Check]:
@@ -47,7 +46,7 @@ def checks(spec: TestbedSpec) -> list[Check]:
     found += [
         _file("Open vSwitch", OvsAfxdp.daemon, required=True),
         _file("ovsdb-server", "/usr/sbin/ovsdb-server", required=True),
-        offloading_ovs(LocalHost(""), setup_command() if checkout() else f"$(xdplab where ovs)/{_OFFLOADING_BUILD}"),
+        patched_ovs(LocalHost(""), setup_command() if checkout() else how_to_make(PATCHED)),
         tap(LocalHost(""), required=True),
         _file("OVS-DPDK", OvsDpdk.daemon, required=False),
         _file("testpmd", TESTPMD, required=False),

@@ -5,7 +5,7 @@ import time
 
 from xdplab.cli.check import Check, check
 from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
-from xdplab.forwarders.ovs.builds import OFFLOADING, build_facts, find_build, how_to_send, missing
+from xdplab.forwarders.ovs.builds import PATCHED, build_facts, find_build, how_to_send, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.vpp.program import find_vpp, installed_version, out_of_reach
 from xdplab.hosts import Host, SshHost
@@ -44,8 +44,7 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
         found += [_program(host, "bridge"), hugepages(host)]
         found += [
             _ovs(host, "Open vSwitch", "stock", OvsAfxdp.daemon, "openvswitch-switch"),
-            _ovs(host, "patched Open vSwitch", "patched", OvsAfxdp.daemon, "", how_to_send("patched")),
-            offloading_ovs(host, how_to_send(OFFLOADING)),
+            patched_ovs(host, how_to_send(PATCHED)),
             _ovs(host, "OVS-DPDK", "stock", OvsDpdk.daemon, "openvswitch-switch-dpdk"),
             tap(host),
             _testpmd(host),
@@ -86,9 +85,9 @@ def _install(*packages: str) -> str:
     return f"apt-get install {' '.join(packages)} on that host, or everything with {_PROVISION}"
 
 
-def offloading_ovs(host: Host, fix: str) -> Check:
-    """The build that `flow_offload` takes."""
-    return _ovs(host, "OVS with flows in XDP", OFFLOADING, OvsAfxdp.daemon, "", fix)
+def patched_ovs(host: Host, fix: str) -> Check:
+    """Our build, which executes flows in XDP too."""
+    return _ovs(host, "patched Open vSwitch", PATCHED, OvsAfxdp.daemon, "", fix)
 
 
 def _ovs(host: Host, name: str, build_name: str, daemon: str, package: str, fix: str = "") -> Check:

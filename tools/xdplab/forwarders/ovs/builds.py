@@ -19,22 +19,22 @@ from xdplab.model import DoesNotCompile, InputError, XdplabError
 from xdplab.tools import cache_folder, checkout, project_root, provision_command
 
 STOCK = "stock"
-#: Name in a study -> (folder in the cache, arguments of `ovs/build` that make it).
-_CACHED = {
-    "patched": ("3.1.0-patched", "--base 3.1.0 --series patched"),
-    "3.1.0-patched": ("3.1.0-patched", "--base 3.1.0 --series patched"),
-    "3.1.0-stock": ("3.1.0-stock", "--base 3.1.0 --series stock"),
-    "3.1.0-xdp": ("3.1.0-xdp", "--base 3.1.0 --series xdp"),
-    "4.0.0-stock": ("4.0.0-stock", "--base 4.0.0 --series stock"),
-    "4.0.0-patched": ("4.0.0-patched", "--base 4.0.0 --series patched"),
-    "4.0.0-xdp": ("4.0.0-xdp", "--base 4.0.0 --series xdp"),
-}
+#: With all patches; `ci/setup` makes it.
+PATCHED = "patched"
+#: Name in a study, and of the folder in the cache -> arguments of `ovs/build` that make it.
+_CACHED = {PATCHED: "--series patched", "unpatched": "--series stock"}
 #: As a user calls it.
 _PROGRAM = "ovs/build" if checkout() else str(project_root() / "ovs" / "build")
 NAMES = (STOCK, *_CACHED)
-#: The one of our builds that flow offload to XDP is measured with (a name of `_CACHED`); `ci/setup` makes it.
-#: Of the release of `patched`, with which it is compared, and whose source is installed already.
-OFFLOADING = "3.1.0-xdp"
+#: What names of builds were, while there were several versions -> what they are now.
+FORMER_NAMES = {
+    "3.1.0-patched": PATCHED,
+    "3.1.0-stock": "unpatched",
+    "3.1.0-xdp": PATCHED,
+    "4.0.0-patched": PATCHED,
+    "4.0.0-stock": "unpatched",
+    "4.0.0-xdp": PATCHED,
+}
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def find_build(name: str, stock_daemon: str, host: Host) -> Build:
         schema = "/usr/share/openvswitch/vswitch.ovsschema"
         return Build(name, stock_daemon, "/usr/sbin/ovsdb-server", "ovsdb-tool", "ovs-vsctl", "ovs-ofctl", schema)
     if name in _CACHED:
-        folder = str(cache() / _CACHED[name][0])
+        folder = str(cache() / name)
     else:
         folder = _own_build(name, "--where") if is_source(name) else os.path.abspath(name)
     installed = name not in _CACHED and host.exists(f"{folder}/{_INSTALLED[0]}")
@@ -160,12 +160,12 @@ def missing(host: Host, build: Build, package: str) -> str | None:
 
 def how_to_send(name: str) -> str:
     """The command that has one of our builds made here, and sent to the middle host."""
-    return provision_command(options=f"--tags builds -e xdplab_builds={_CACHED[name][0]}")
+    return provision_command(options=f"--tags builds -e xdplab_builds={name}")
 
 
 def how_to_make(name: str) -> str:
     """The command that puts one of our builds, or of the user's source, into the cache."""
-    return f"{_PROGRAM} {_CACHED[name][1] if name in _CACHED else f'--series stock --source {name}'}"
+    return f"{_PROGRAM} {_CACHED.get(name, f'--series stock --source {name}')}"
 
 
 @_once

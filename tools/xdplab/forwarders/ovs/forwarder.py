@@ -270,13 +270,11 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         return f"{self.plain}{flows}", frozenset({"flow_offload"} if flows else ())
 
     def describe(self) -> str:
-        """Which core pays for an offloaded flow, and what else the row may differ in."""
+        """Which core pays for an offloaded flow."""
         return (
             "Frames of offloaded flows are forwarded by an XDP program where they arrive, and no PMD thread sees them: "
             "the core of the receiving NAPI pays. On a card that is the core of the queue's interrupt; on veth it is "
-            "the sender's, unless its NAPI has a thread, and the rate is what that core both sends and forwards. "
-            f"Rows of another build than {self.options.build} differ in that, too; with flow_offload=false it is "
-            "the same."
+            "the sender's, unless its NAPI has a thread, and the rate is what that core both sends and forwards."
             if self.options.flow_offload
             else super().describe()
         )

@@ -14,8 +14,8 @@ from xdplab.model import XdplabError
 OFFLOADED, LEFT = "xdp_flow_packets", ("xdp_flow_misses", "xdp_flow_undecided", "xdp_flow_unsendable")
 #: Of a port: how many there are now, which is no count that grows.
 NOW = ("xdp_flow_n_flows", "xdp_flow_n_masks")
-#: What shows the offload: of 3.1.0, and of 4.0.0.
-_SHOW = ("netdev-offload-xdp/show", "dpif/offload/show")
+#: What shows the offload.
+_SHOW = "dpif/offload/show"
 #: Of a port: why there may be none (status).
 _WHY_NOT = ("xdp-flows", "xdp-flow-output")
 
@@ -51,8 +51,7 @@ def not_offloaded(
 def _refused(ovs: Ovs, port: str) -> str:
     """What of the flows of a port the offload does not do, in its own words."""
     columns = ""
-    for command in _SHOW:
-        with suppress(XdplabError):  # "is not a valid command"
-            columns += ovs.control(command)
+    with suppress(XdplabError):  # a release that has no such command
+        columns = ovs.control(_SHOW)
     found = re.search(rf'"{re.escape(port)}": {{.*?"refused": {{(.*?)}}', columns, re.DOTALL)
     return ", ".join(re.findall(r'"([^"]+)":', found[1])) if found else ""

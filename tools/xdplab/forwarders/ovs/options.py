@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from xdplab.forwarders.dpdk.vdev import VdevOptions
 from xdplab.forwarders.options import Key, declared, when_given
-from xdplab.forwarders.ovs.builds import NAMES, OFFLOADING, STOCK
+from xdplab.forwarders.ovs.builds import FORMER_NAMES, NAMES, PATCHED, STOCK
 from xdplab.model import Model, NamesProgram
 from xdplab.model.socket_options import power_of_two
 
@@ -22,7 +22,7 @@ from xdplab.model.socket_options import power_of_two
 class OvsKey(Key):
     """Where OVS keeps an option (`place`: a column), and what proves that it took effect."""
 
-    #: Patch that brings it, by the name that it has in each of our series; "": OVS has it.
+    #: Patch that brings it, by its name without the number; "": OVS has it.
     patch: str = ""
     #: A key that comes with it, where OVS has had the key itself for other purposes; "": the key tells.
     mark: str = ""
@@ -74,6 +74,8 @@ def _interface(name: str, patch: str = "", **proof: Any) -> OvsKey:
 
 
 def _build(value: str) -> str:
+    if value in FORMER_NAMES:
+        raise ValueError(f"{value} is now {FORMER_NAMES[value]}, of Open vSwitch 4.0.0")
     if value not in NAMES and "/" not in value:
         raise ValueError(f"one of {', '.join(NAMES)} or a path is expected (./NAME for one in this folder)")
     return value
@@ -125,7 +127,7 @@ _NO_NAPI_ID = "from Linux 6.13 on sockets of drivers that give their queues no N
 
 Ring = Annotated[int | None, Field(ge=64, le=32768), when_given(power_of_two)]
 
-#: Names of patches; their numbers differ from series to series.
+#: Names of patches.
 _RINGS = "Add-options-for-rings-and-umem-frames"
 _FRAMES = "Add-options-for-frame-size-and-headroom"
 _BUSY_POLL = "Add-preferred-busy-polling"
@@ -261,7 +263,7 @@ class OvsAfxdpOptions(PmdOptions):
     ] = None
     tx_copy: Annotated[Literal["always", "auto"] | None, _interface("tx-copy", "Hand-over-frames-within-a-umem")] = None
     #: Frames of known flows are forwarded by the XDP program; what proves it is counted.
-    #: Without `build`, true and false choose the build that can (`OFFLOADING`), so that the two differ in this alone.
+    #: Without `build`, true and false choose the build that can, so that the two differ in this alone.
     flow_offload: Annotated[
         bool | None,
         OvsKey("Open_vSwitch", ("hw-offload",), patch=_XDP, mark="xdp-flow-entries", proven_by="not_offloaded"),
@@ -274,7 +276,7 @@ class OvsAfxdpOptions(PmdOptions):
     @model_validator(mode="before")
     @classmethod
     def _build_that_offloads(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return given if given.get("flow_offload") is None else {"build": OFFLOADING, **given}
+        return given if given.get("flow_offload") is None else {"build": PATCHED, **given}
 
     @model_validator(mode="after")
     def _threads(self) -> "OvsAfxdpOptions":

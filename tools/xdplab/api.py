@@ -76,7 +76,9 @@ from xdplab.measure import (
 )
 from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison
 from xdplab.measure.distribution import Distribution as Distribution, distribution as distribution
+from xdplab.measure.figure import P50 as P50, P99 as P99
 from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
+from xdplab.measure.page import Page as Page, Section as Section
 from xdplab.measure.point import PointSummary as PointSummary
 from xdplab.measure.streams import (
     load_streams as load_streams,

@@ -15,9 +15,12 @@ from lab.rooted import Lab, cgroups, frozen
 from xdplab import app
 from xdplab.analysis.run import Run
 from xdplab.cli.progress import ConsoleListener
+from xdplab.forwarders.xsk.forwarder import XskForwarder
 from xdplab.hosts import NetnsHost, freezer
 from xdplab.methods.latency import Latency
-from xdplab.model import TestbedSpec, TrafficSpec
+from xdplab.model import PointFailed, TestbedSpec, TrafficSpec
+from xdplab.results import RunFolder
+from xdplab.runner import RunOutcome
 from xdplab.runner.session import PointSession
 from xdplab.testbed.embedded import EmbeddedTestbed
 
@@ -68,6 +71,13 @@ def ran_ns(pids: set[int]) -> int:
     return sum(int(path.read_text(encoding="ascii").split()[0]) for path in files)
 
 
+def carried_out(results: Path, **changes: Any) -> tuple[RunFolder, RunOutcome]:
+    """Two rounds, by this process."""
+    study = studies.study(testbed="embedded", tester="quick", repetitions=2, **changes)
+    with ConsoleListener() as listener:
+        return app.run_study(app.prepare(study), listener, results)
+
+
 @pytest.mark.usefixtures("in_process")
 def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     seen: list[tuple[str, set[bool], set[bool]]] = []
@@ -98,15 +108,7 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
     monkeypatch.setattr(freezer, "folders", lambda: iter(saboteur.freezers(kind)))
     monkeypatch.setattr(PointSession, "prove_start", begun)
     monkeypatch.setattr(Latency, "measure", measured)
-    study = studies.study(
-        testbed="embedded",
-        tester="quick",
-        forwarders=["xsk", "ovs-afxdp", "linux-bridge"],
-        method=METHOD,
-        repetitions=2,
-    )
-    with ConsoleListener() as listener:
-        folder, outcome = app.run_study(app.prepare(study), listener, results)
+    folder, outcome = carried_out(results, forwarders=["xsk", "ovs-afxdp", "linux-bridge"], method=METHOD)
     assert outcome.error is None
     trials = folder.trials()
     assert [each.reason for each in trials if each.status != "ok"] == []
@@ -139,15 +141,8 @@ def test_each_stands_beside_itself(results: Path, monkeypatch: pytest.MonkeyPatc
         measure(method, session, traffic)
 
     monkeypatch.setattr(Latency, "measure", measured)
-    study = studies.study(
-        testbed="embedded",
-        tester="quick",
-        forwarders=["xsk", "linux-bridge"],
-        method={**METHOD, "turns": 2, "instances": 2},
-        repetitions=2,
-    )
-    with ConsoleListener() as listener:
-        folder, outcome = app.run_study(app.prepare(study), listener, results)
+    method = {**METHOD, "turns": 2, "instances": 2}
+    folder, outcome = carried_out(results, forwarders=["xsk", "linux-bridge"], method=method)
     assert outcome.error is None
     trials = folder.trials()
     assert [each.reason for each in trials if each.status != "ok"] == []
@@ -162,6 +157,21 @@ def test_each_stands_beside_itself(results: Path, monkeypatch: pytest.MonkeyPatc
         assert [each.repetition for each in own if each.purpose == "end"] == [0, 0, 1, 1]
     found = Run.of(folder, outcome).points
     assert all(set(each.turns["p50_us"]) == set(range(4)) for point in found for each in point.by_repetition)
+
+
+@pytest.mark.usefixtures("in_process")
+def test_what_cannot_be_stopped_side_by_side_is_said(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop, calls = XskForwarder.stop, itertools.count()
+
+    def fails_once(self: XskForwarder) -> None:
+        stop(self)
+        if next(calls) == 0:
+            raise PointFailed("xsk: it does not end")
+
+    monkeypatch.setattr(XskForwarder, "stop", fails_once)
+    folder, outcome = carried_out(results, forwarders=["xsk", "linux-bridge"], method=METHOD)
+    said = [str(outcome.error), *(each.reason for each in folder.trials())]
+    assert any("xsk: it does not end" in each for each in said), said
 
 
 def killed(target: str, **plan: Any) -> dict[str, Any]:

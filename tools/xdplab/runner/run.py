@@ -23,6 +23,7 @@ from typing import TypeVar
 from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.signals import deferred, interruptible
+from xdplab.hosts.waiting import run_parallel
 from xdplab.knobs import make_knob
 from xdplab.model import (
     Calibration,
@@ -56,7 +57,7 @@ from xdplab.testbed.state import SystemLock
 from xdplab.testers import Tester
 
 T = TypeVar("T")
-#: Forwarders that start, or stop, at a time.
+#: Forwarders that start at a time.
 _AT_ONCE = 8
 
 
@@ -426,9 +427,15 @@ class StudyRun:
 
 
 def _start_together(sessions: Sequence[PointSession]) -> None:
-    """Start all side by side, each asleep as soon as it has started; then prove one after another."""
-    for session in _each_once(sessions, PointSession.start):
-        session.sleep()
+    """Start all side by side, each asleep as soon as it has started; then prove one after another.
+
+    A signal waits for the last start.
+    """
+    with deferred(), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        starts = {pool.submit(session.start): session for session in sessions}
+        for done in as_completed(starts):
+            done.result()
+            starts[done].sleep()
     for session in sessions:
         session.wake()
         session.prove_start()
@@ -439,16 +446,8 @@ def _stop_together(sessions: Sequence[PointSession]) -> None:
     """Prove one after another, then stop all side by side."""
     for session in sessions:
         session.prove_end()
-    list(_each_once(sessions, PointSession.stop))
-
-
-def _each_once(sessions: Sequence[PointSession], act: Callable[[PointSession], None]) -> Iterator[PointSession]:
-    """Each when it has acted, in a thread of its own; a signal waits for the last."""
-    with deferred(), ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        acting = {pool.submit(act, session): session for session in sessions}
-        for done in as_completed(acting):
-            done.result()
-            yield acting[done]
+    with deferred():
+        run_parallel(*(session.stop for session in sessions))
 
 
 def _with_undone(record: RunRecord, undone: Mapping[str, Mapping[str, str]]) -> RunRecord:

@@ -131,8 +131,9 @@ class PointSession:
         self._freezer = context.freezer
         #: Whether its processes may be frozen.
         self._asleep = False
-        #: Whether processes of it were stopped before everything is put back.
+        #: Whether processes of it were stopped before everything is put back, and what was wrong, which `end` says.
         self._stopped = False
+        self._not_stopped: XdplabError | None = None
         #: Of the trials, in a repetition whose points take turns.
         self._turn: int | None = None
         #: Of `step`: what carries out the trials.
@@ -324,9 +325,12 @@ class PointSession:
 
     def stop(self) -> None:
         """The forwarder, before everything is put back; from any thread, next to the stops of others."""
-        with self._own_time(), contextlib.suppress(XdplabError):  # `end` stops it again, and says what is wrong
+        with self._own_time():
             self._stopped = bool(self._forwarder.pids())
-            self._stop()
+            try:
+                self._stop()
+            except XdplabError as exc:
+                self._not_stopped = exc
 
     def trial(
         self,
@@ -561,6 +565,9 @@ class PointSession:
             cards.give_back(self._testbed.lock, self._testbed.dut)
 
     def _stop(self) -> None:
+        failed, self._not_stopped = self._not_stopped, None
+        if failed is not None:
+            raise failed
         began_s = time.monotonic()
         self._forwarder.stop()
         self._forwarder_s += time.monotonic() - began_s

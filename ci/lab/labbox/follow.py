@@ -43,7 +43,7 @@ LEFT_OUT = {
 }
 #: Commands that end with 2 where something is missing, and say what: before provisioning much is.
 _MAY_FIND_GAPS = ("xdplab doctor",)
-_LIMIT_S = 3600.0
+_LIMIT_S = 7200.0
 #: Answers ssh's questions: whether a host is known, a passphrase for the new key, the password.
 _ASKPASS = """#!/bin/sh
 case $1 in

@@ -14,7 +14,7 @@ from typing import Any
 from xdplab import __version__ as __version__, app
 from xdplab.analysis.compare import compare_points as compare_points, corrected as corrected
 from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
-from xdplab.analysis.gate import GateResult as GateResult, Side, verdict_of as verdict_of
+from xdplab.analysis.gate import GateResult as GateResult, LayerChange as LayerChange, Side, verdict_of as verdict_of
 from xdplab.analysis.run import Run as Run
 from xdplab.analysis.sweep import (
     Configuration as Configuration,
@@ -87,6 +87,7 @@ from xdplab.measure.streams import (
 )
 from xdplab.model import (
     CpuLayout as CpuLayout,
+    DoesNotCompile as DoesNotCompile,
     ForwarderSpec as ForwarderSpec,
     InputError as InputError,
     LatencySummary as LatencySummary,

@@ -9,7 +9,6 @@ import hashlib
 import lzma
 import re
 import subprocess
-import sys
 import tempfile
 import textwrap
 import time
@@ -19,8 +18,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdplab.api import InputError, LocalHost, Unsupported, XdplabError, cache_folder, project_root
-from xdplab_cost.cells import KERNELS, Driver, InGuest, program_here
+from xdplab.api import InputError, LocalHost, XdplabError, cache_folder
+from xdplab_cost.cells import Driver, InGuest, program_here
+from xdplab_cost.lane import lane
 
 if TYPE_CHECKING:
     from nic.archive import Entry
@@ -74,36 +74,6 @@ class Boot:
     seconds: float = 0.0
 
 
-def _lane() -> Path:
-    """The checkout, whose modules of the lane (ci/nic) can be imported from now on.
-
-    Raises:
-        InputError: this is no checkout.
-    """
-    here = project_root()
-    if not (here / "ci" / "nic").is_dir():
-        raise InputError("xdplab cost: it needs a checkout of xdplab, whose ci/nic boots guests")
-    if str(here / "ci") not in sys.path:
-        sys.path.insert(0, str(here / "ci"))
-    return here
-
-
-def artefact(kernel: str, say: Callable[[str], None]) -> "Artefact":
-    """QEMU and that kernel, from the cache or fetched now.
-
-    Raises:
-        Unsupported: one of them is not to be had.
-    """
-    _lane()
-    from nic.artefact import cache_folder as folder, obtain, read_pins
-    from nic.errors import MissingPart
-
-    try:
-        return obtain(folder(), read_pins(), kernel, KERNELS[kernel], say)
-    except MissingPart as error:
-        raise Unsupported(str(error)) from None
-
-
 @cache
 def _built(name: str) -> Path:
     """A program of bpf/cost, compiled when it is missing or older than its source.
@@ -111,7 +81,7 @@ def _built(name: str) -> Path:
     Raises:
         InputError: it cannot be compiled.
     """
-    bpf = _lane() / "bpf"
+    bpf = lane() / "bpf"
     made = subprocess.run(["make", "--silent", "-C", bpf, "cost"], capture_output=True, text=True, check=False)
     if made.returncode:
         raise InputError(f"bpf/cost: make failed: {' '.join(made.stderr.split()[:40]) or 'no message'}")
@@ -140,14 +110,21 @@ def _with_libraries(programs: Mapping[str, str]) -> dict[str, Path]:
 
 @cache
 def _unpacked(image: Path) -> Path:
-    """The kernel's ELF file, which starts 5 s sooner, where the image holds it as xz; else the image."""
+    """The kernel's ELF file, which starts 5 s sooner, if it is there as xz and QEMU can enter it; else the image."""
     data = image.read_bytes()
     at = data.find(b"\xfd7zXZ\0")
     path = cost_folder() / f"vmlinux-{hashlib.sha256(data).hexdigest()}"
     if at < 0 or path.is_file():
         return image if at < 0 else path
-    keep(path, lzma.LZMADecompressor().decompress(data[at:]))
+    elf = lzma.LZMADecompressor().decompress(data[at:])
+    if not _ENTRY_NOTE.search(elf):
+        return image
+    keep(path, elf)
     return path
+
+
+#: Where QEMU enters an ELF file: the note PHYS32_ENTRY of Xen (linux/include/xen/interface/elfnote.h), 18.
+_ENTRY_NOTE = re.compile(rb"\x04\x00\x00\x00[\x04\x08]\x00\x00\x00\x12\x00\x00\x00Xen\x00")
 
 
 def cost_folder() -> Path:
@@ -195,7 +172,7 @@ class Guest:
     @property
     def ports(self) -> "tuple[Card, ...]":
         """With the address of each; those of veth pairs, too."""
-        _lane()
+        lane()
         from nic.qemu import Card
 
         return tuple(

@@ -18,9 +18,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdplab.api import InputError, LocalHost, XdplabError, cache_folder
+from xdplab.api import LocalHost, XdplabError, cache_folder
 from xdplab_cost.cells import Driver, InGuest, program_here
-from xdplab_cost.lane import lane
+from xdplab_cost.lane import built, lane
 
 if TYPE_CHECKING:
     from nic.archive import Entry
@@ -72,20 +72,6 @@ class Boot:
     symbols: tuple[tuple[int, str, str], ...] = ()
     note: str = ""
     seconds: float = 0.0
-
-
-@cache
-def _built(name: str) -> Path:
-    """A program of bpf/cost, compiled when it is missing or older than its source.
-
-    Raises:
-        InputError: it cannot be compiled.
-    """
-    bpf = lane() / "bpf"
-    made = subprocess.run(["make", "--silent", "-C", bpf, "cost"], capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise InputError(f"bpf/cost: make failed: {' '.join(made.stderr.split()[:40]) or 'no message'}")
-    return bpf / "build" / "cost" / name
 
 
 @cache
@@ -198,9 +184,9 @@ class Guest:
             f"prove() {{\n{self.forwarder.prove}\n}}\n"
         )
         tools = {program_here(name): f"usr/bin/{name}" for name in ("ip", "bridge", "chrt", "ethtool")}
-        files = {**_with_libraries({**tools, **self.forwarder.programs}), "usr/bin/meter": _built("meter")}
+        files = {**_with_libraries({**tools, **self.forwarder.programs}), "usr/bin/meter": built("meter")}
         if self.forwarder.frames:
-            files["usr/bin/marked"] = _built("marked")
+            files["usr/bin/marked"] = built("marked")
         parents = {str(parent) for place in files for parent in Path(place).parents} - {".", "usr", "lane"}
         return [
             *(folder(path) for path in ("lane", *sorted(parents))),
@@ -220,7 +206,7 @@ class Guest:
             *emulator(self.made, _unpacked(self.made.image), archive, _APPEND),
             *("-machine", "q35,hpet=off", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"),
             *("-cpu", "max", "-smp", "1", "-m", str(_MEMORY_MB), "-rtc", "clock=vm,base=2026-01-01T00:00:00"),
-            *("-seed", str(self.seed), "-plugin", f"file={_built('count.so')},out={counts}"),
+            *("-seed", str(self.seed), "-plugin", f"file={built('count.so')},out={counts}"),
             *(devices(self.ports) if self.driver.device else ()),
         ]
 
@@ -228,7 +214,7 @@ class Guest:
     def digest(self) -> str:
         """Over all that the guest is: the same digest, the same instructions."""
         found = hashlib.sha256(_FORMAT + self.archive())
-        found.update(self.made.image.read_bytes() + _built("count.so").read_bytes())
+        found.update(self.made.image.read_bytes() + built("count.so").read_bytes())
         found.update((self.made.emulator / "packages.json").read_bytes())
         words = self.command(Path("/archive"), Path("/counts"))
         found.update(" ".join(word for word in words if "/" not in word).encode())

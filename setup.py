@@ -16,9 +16,11 @@ SHARED = (
         f"bpf/{folder}/*.[ch]"
         for folder in ("app", "common", "cost", "io", "nf", "ovsprobe", "xdpfwd", "xdpgen", "xsk")
     ),
+    "ci/nic/*.py",  # boots the guests of xdplab cost
+    "ci/nic/packages.txt",
     "ci/packages",
     "ci/packages.txt",
-    "ci/private_apt.py",  # of ovs/build
+    "ci/private_apt.py",  # of ovs/build, and of ci/nic
     "ovs/build",
     "ovs/debian_source.py",
     "ovs/files/*/*",

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernel modules in the order they load, and archives that the kernel unpacks at boot (cpio, format newc)."""
 
+import gzip
 import lzma
 import re
 import stat
-from collections.abc import Iterable, Mapping
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,21 +62,19 @@ def modules_in_order(tree: Path, wanted: Iterable[str]) -> dict[str, bytes]:
     """Module -> its file, unpacked, each after those it depends on; what is no file is built into the kernel.
 
     Args:
-        tree: Folder of the kernel's modules (`*.ko`, or `*.ko.xz` since Debian 13).
+        tree: Folder of the kernel's modules.
         wanted: Names of modules that must be files.
 
     Raises:
         MissingPart: One is not there.
     """
-    files = {_name(path): path for pattern in ("*.ko", "*.ko.xz") for path in tree.rglob(pattern)}
+    files = files_of(tree)
     found: dict[str, bytes] = {}
 
     def take(name: str) -> None:
         if name in found or name not in files:
             return
-        content = files[name].read_bytes()
-        if files[name].suffix == ".xz":
-            content = lzma.decompress(content)
+        content = _unpacked(files[name])
         for needed in depends(content):
             take(needed)
         found[name] = content
@@ -86,6 +86,32 @@ def modules_in_order(tree: Path, wanted: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
+def files_of(tree: Path) -> dict[str, Path]:
+    """Module -> its file: `*.ko`, `*.ko.xz` (Debian 13, Fedora), `*.ko.zst` (Ubuntu), `*.ko.gz`."""
+    return {_name(path): path for suffix in _PACKED for path in tree.rglob(f"*.ko{suffix}")}
+
+
+def _unpacked(path: Path) -> bytes:
+    unpack = _PACKED["" if path.suffix == ".ko" else path.suffix]
+    return unpack(path.read_bytes())
+
+
+def _zstd(data: bytes) -> bytes:
+    try:
+        return subprocess.run(["zstd", "-dc"], input=data, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        raise MissingPart("modules are packed by zstd, and the program zstd cannot unpack them: install it") from None
+
+
+#: Suffix behind `.ko` -> what unpacks it.
+_PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".xz": lzma.decompress,
+    ".gz": gzip.decompress,
+    ".zst": _zstd,
+}
+
+
 def depends(module: bytes) -> list[str]:
     """Names of the modules that one needs, from its section .modinfo."""
     match = re.search(rb"\0depends=([^\0]*)\0", module)
@@ -94,7 +120,7 @@ def depends(module: bytes) -> list[str]:
 
 
 def _name(path: Path) -> str:
-    return path.name.removesuffix(".xz").removesuffix(".ko").replace("-", "_")
+    return path.name.partition(".ko")[0].replace("-", "_")
 
 
 def base_archive(busybox: bytes) -> bytes:

@@ -110,15 +110,19 @@ def obtain(
     Raises:
         MissingPart: A package is not to be had, or this machine cannot run it.
     """
+    return Artefact(obtain_emulator(cache, pins, say), _part(cache, pins, kernel, modules, say))
+
+
+def obtain_emulator(cache: Path, pins: Sequence[Pin], say: Callable[[str], None]) -> Path:
+    """QEMU alone, for a kernel from elsewhere; `Raises` as of `obtain`."""
     if platform.machine() != "x86_64":
         raise MissingPart(f"the NIC lane's packages are for x86_64; this machine is {platform.machine()}")
     cache.mkdir(parents=True, exist_ok=True)
-    parts = ((EMULATOR, ()), (kernel, tuple(modules)))
-    emulator, booted = (_part(cache, [pin for pin in pins if pin.part == part], wanted, say) for part, wanted in parts)
-    return Artefact(emulator, booted)
+    return _part(cache, pins, EMULATOR, (), say)
 
 
-def _part(cache: Path, pins: Sequence[Pin], modules: Sequence[str], say: Callable[[str], None]) -> Path:
+def _part(cache: Path, pins: Sequence[Pin], part: str, modules: Sequence[str], say: Callable[[str], None]) -> Path:
+    pins = [pin for pin in pins if pin.part == part]
     folder = cache / cache_key(pins, modules)
     with locked(cache / f".{folder.name}.lock"):
         if not (folder / "packages.json").exists():

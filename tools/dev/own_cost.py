@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from xdplab.model import InputError
 from xdplab_cost.cells import DRIVERS, in_guest
-from xdplab_cost.guest import Guest, artefact
+from xdplab_cost.guest import Guest
+from xdplab_cost.kernels import obtain
 from xdplab_cost.run import cost_at, kernel_symbols
 
 #: Forwarder -> where its own functions are: in BPF programs (xdpfwd's, and that of the meter), or in its process.
@@ -19,7 +20,7 @@ def own_cost(say: Callable[[str], None]) -> dict[str, float]:
     Raises:
         InputError: a guest has no figure.
     """
-    made = artefact(KERNEL, say)
+    made = obtain(KERNEL, say)
     symbols = kernel_symbols(made, say)
     if isinstance(symbols, str):
         raise InputError(f"Linux {KERNEL}: {symbols}")

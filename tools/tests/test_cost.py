@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from lab.command import inline
+from lab.linux import git, linux_tree
 from lab.records import point, run_record, trial
 
 from xdplab.analysis.run import Run
@@ -28,6 +29,7 @@ from xdplab_cost import cells, guest, known, run, table
 from xdplab_cost.beside import beside
 from xdplab_cost.gate import judge_cells
 from xdplab_cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
+from xdplab_cost.kernels import PINNED
 from xdplab_cost.layers import Cost, Symbols, cost_of, layer_of, symbols_of
 from xdplab_cost.run import CostTable, Wanted, measure
 
@@ -205,7 +207,7 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
         "ovs-kernel": lambda seed: Cost({**base, "openvswitch:ovs_x": 500.0}, 3000.0),
     })  # fmt: skip
     monkeypatch.setenv("XDPLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(run, "artefact", lambda kernel, say: Artefact())
+    monkeypatch.setattr(run, "obtain", lambda kernel, say: Artefact())
     monkeypatch.setattr(run, "kernel_symbols", lambda made, say: Symbols({}))
     monkeypatch.setattr(run, "compile_source", lambda name, say: None)
     monkeypatch.setattr(run, "versions_of", lambda name: {})
@@ -299,14 +301,14 @@ def test_what_is_missing_is_a_row_and_the_others_go_on(guests: Guests, capsys: p
 def test_a_kernel_that_is_not_to_be_had_takes_no_other_along(
     guests: Guests, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    there = run.artefact
+    there = run.obtain
 
     def obtained(kernel: str, say: Callable[[str], None]) -> Any:
         if kernel == "7.2":
             raise Unsupported("linux 7.2: no mirror answers")
         return there(kernel, say)
 
-    monkeypatch.setattr(run, "artefact", obtained)
+    monkeypatch.setattr(run, "obtain", obtained)
     found = measure(wanted("xdp", kernels=["6.1", "7.2"], seeds=(1,)), lambda line: None)
     assert [each.status for each in found.cells] == ["ok", "ok", "unsupported", "unsupported"]
     assert found.cells[3].reason == "linux 7.2: no mirror answers"
@@ -420,7 +422,7 @@ def test_a_commit_whose_functions_changed_is_named_with_its_price(more: float, s
 
 
 def test_known_commits_are_between_neighbours_of_the_lane() -> None:
-    kernels = [*cells.KERNELS]
+    kernels = [*PINNED]
     for each in known.KNOWN:
         assert kernels.index(each.kernels[1]) == kernels.index(each.kernels[0]) + 1
         assert re.fullmatch(r"[0-9a-f]{12} \(Linux [0-9.]+\)", each.commit)
@@ -460,7 +462,7 @@ def test_the_exit_code_says_whether_all_cells_have_a_figure(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--kernel", "5.15"], "kernel 5.15: it is one of 6.1, 6.12, 7.2"),
+        (["--kernel", "5.15"], "--kernel 5.15: it is one of 6.1, 6.12, 7.2, or an image"),
         (["--driver", "mlx5"], "driver mlx5: it is one of veth, igb, igb-zc, virtio"),
         (["--json", "/nowhere/cost.json"], "/nowhere/cost.json: there is no folder /nowhere"),
     ],
@@ -684,8 +686,8 @@ def test_a_gate_between_two_kernels(
 ) -> None:
     """The first is BASE's, whichever is the newer one."""
     kernel = [""]
-    there, boot = run.artefact, guests.boot
-    monkeypatch.setattr(run, "artefact", lambda asked, say: kernel.__setitem__(0, asked) or there(asked, say))
+    there, boot = run.obtain, guests.boot
+    monkeypatch.setattr(run, "obtain", lambda asked, say: kernel.__setitem__(0, asked) or there(asked, say))
     monkeypatch.setattr(Guest, "digest", property(lambda asked: f"{kernel}-{asked.forwarder.title}-{asked.seed}"))
     monkeypatch.setattr(Guest, "boot", lambda asked: boot(asked))
     costs = {"6.1": 1200.0, "7.2": 1300.0}
@@ -701,6 +703,47 @@ def test_a_gate_between_two_kernels(
     found = json.loads(out.read_text())
     assert (found["base"]["forwarder"], found["new"]["forwarder"]) == ("xdp on Linux 6.1", "xdp on Linux 7.2")
     assert (found["base"]["value"], found["new"]["value"]) == (200.0, 300.0)
+
+
+def test_a_verdict_says_which_layers_and_functions_took_the_instructions() -> None:
+    layers = {f"layer {number}": 10.0 * number for number in range(20)}
+    functions = {"kernel:xsk_rcv": 40.0, "kernel:xp_alloc": 12.0, "veth:veth_poll": 90.0}
+    old = cell(1000, layers={"AF_XDP socket": 60.0, "driver": 90.0}, functions=functions)
+    new = cell(
+        1100, layers={"AF_XDP socket": 110.0, "driver": 90.4, **layers}, functions={**functions, "kernel:xsk_rcv": 90.0}
+    )
+    found = judge_cells(old, new, 0.005)
+    assert [each.layer for each in found.changes][:2] == ["layer 19", "layer 18"]
+    page = forms.markdown(
+        judge_cells(old, new.model_copy(update={"layers": {**old.layers, "AF_XDP socket": 110.0}}), 0.005)
+    )
+    assert "| AF_XDP socket | +50.0 | `kernel:xsk_rcv` +50 |" in page
+    assert "driver" not in page
+    assert len(forms.markdown(found).splitlines()) <= 20
+
+
+@pytest.mark.parametrize(
+    ("new", "line"),
+    [
+        (cell(1100), "not ok 1 xdplab gate x against x"),
+        (cell(1000), "ok 1 xdplab gate x against x"),
+        (cell(1000).model_copy(update={"status": "unsupported"}), "ok 1 xdplab gate x against x # SKIP"),
+    ],
+)
+def test_a_verdict_as_ktap(new: run.Cell, line: str) -> None:
+    text = forms.ktap(judge_cells(cell(1000), new, 0.005)).splitlines()
+    assert text[:2] == ["KTAP version 1", "1..1"]
+    assert text[-1] == line
+    assert text[2].startswith("# ")
+
+
+def test_a_table_as_ktap() -> None:
+    cells_ = (cell(1000), cell(0, title="Y", status="failed", reason="no veth", instructions=None),
+              cell(0, title="Z", status="unsupported", reason="not installed", instructions=None))  # fmt: skip
+    assert table.ktap(CostTable(emulator="qemu 1", command="", cells=cells_)).splitlines() == [
+        "KTAP version 1", "1..3", "# 1000.0 instructions per frame", "ok 1 6.1 veth X",
+        "# no veth", "not ok 2 6.1 veth Y", "ok 3 6.1 veth Z # SKIP not installed",
+    ]  # fmt: skip
 
 
 def test_each_command_of_the_page(
@@ -731,6 +774,26 @@ def test_each_command_of_the_page(
         found += done.out
     assert found.count("## Next to it") == 1
     assert "Not compared, because something else was booted: 6.1 veth tester (another kernel)" in found
+
+
+def test_each_command_of_the_page_for_kernels(
+    guests: Guests, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = (project_root() / "docs" / "kernels.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    commands = [shlex.split(line[line.index("xdplab") :])[1:] for line in lines if "xdplab" in line]
+    assert [words[0] for words in commands] == ["gate", "cost", "gate"]
+    usual = Cost({"veth:veth_poll": 1200.0}, 1200.0)
+    guests.costs = defaultdict(lambda: lambda seed: usual, tester=lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0))
+    tree = linux_tree(tmp_path)
+    for name in ("my-branch", "v7.2", "good"):
+        git(tree, "branch", name)
+    for folder, its in ((tmp_path / "xdplab", commands[:2]), (tree, commands[2:])):
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        for words in its:
+            done = inline(capsys, *words)
+            assert done.code == 0, (words, done.err)
 
 
 def test_an_interruption_begins_no_other_guest(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:

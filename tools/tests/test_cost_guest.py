@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from dev.own_cost import own_cost
-from xdplab_cost.cells import DRIVERS, KERNELS, in_guest
-from xdplab_cost.guest import Guest, artefact
+from xdplab_cost.cells import DRIVERS, in_guest
+from xdplab_cost.guest import Guest
+from xdplab_cost.kernels import PINNED, obtain
 from xdplab_cost.run import Wanted, measure
 
 pytestmark = pytest.mark.timeout(900)
@@ -78,7 +79,7 @@ def test_our_own_tester_sends_for_far_less_than_a_socket() -> None:
 def test_the_same_guest_gives_the_same_number(driver_name: str, name: str) -> None:
     """Side by side: what else the machine does at the time changes nothing."""
     driver = DRIVERS[driver_name]
-    guest = Guest(artefact("6.1", print), driver, in_guest(name, driver), "b0", 1)
+    guest = Guest(obtain("6.1", print), driver, in_guest(name, driver), "b0", 1)
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: guest.boot(), range(2))
     assert first.bursts == second.bursts
@@ -98,7 +99,7 @@ def test_our_own_programs_take_no_more_of_a_frame_than_they_did() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", PINNED)
 def test_kernels_forward_the_flows_of_open_vswitch_in_xdp(kernel: str) -> None:
     """Linux before 6.3 does not say which devices XDP may send to, and the verifier of 6.1 follows less."""
     name = "ovs-afxdp:flow_offload=true"
@@ -109,4 +110,4 @@ def test_kernels_forward_the_flows_of_open_vswitch_in_xdp(kernel: str) -> None:
 def test_kernels_are_those_of_the_lane() -> None:
     from nic.artefact import read_pins
 
-    assert set(KERNELS) == {pin.part for pin in read_pins()} - {"emulator"}
+    assert set(PINNED) == {pin.part for pin in read_pins()} - {"emulator"}

@@ -108,6 +108,9 @@ def test_the_wheel_has_all_that_is_read_without_a_checkout(installed: Installed)
         and ("/tests/" not in name or name.startswith("ovs/files/"))
         and name not in ("ovs/check", "ovs/export", "ovs/programs.py", "bpf/.clang-format")
     ]
+    wanted += [
+        name for name in tracked("ci/nic") if "/" not in name.removeprefix("ci/nic/") and not name.endswith("/init")
+    ]
     assert len(wanted) > 200
     assert [name for name in wanted if f"xdplab/_share/{name}" not in members] == []
     with zipfile.ZipFile(installed.wheel) as archive:
@@ -180,6 +183,35 @@ def test_without_root_it_runs_a_study_on_the_simulated_testbed(installed: Instal
     assert (open_folder / "latest" / "report.html").is_file()
     head = json.loads((open_folder / "latest" / "run.json").read_text(encoding="utf-8"))
     assert f"wheel of {__version__}" in json.dumps(head)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_without_root_or_a_checkout_a_gate_counts_instructions(installed: Installed, open_folder: Path) -> None:
+    """As in a hosted runner (docs/ci.md); what the lane's cache has is not fetched again."""
+    open_folder.chmod(0o777)
+    (open_folder / "cache").mkdir(mode=0o777)
+    here = tools.cache_folder() / "nic"
+    if here.is_dir():
+        subprocess.run(["cp", "-r", "--reflink=auto", here, open_folder / "cache"], check=True)
+        subprocess.run(["chmod", "-R", "a+rwX", open_folder / "cache"], check=True)
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    found = re.search(r"- run: xdplab (gate .*--cost.*)$", page, re.MULTILINE)
+    assert found
+    argv = shlex.split(found.group(1).replace("old.bpf.o", "").replace("new.bpf.o", ""))
+    argv = ["xdp" if each.startswith("xdp:") else each for each in argv]
+    env = {"XDPLAB_CACHE": str(open_folder / "cache"), "HOME": str(open_folder)}
+    wrap = (*(NOBODY if os.geteuid() == 0 else ()), "env", "-C", str(open_folder))
+    done = subprocess.run(
+        [*wrap, str(installed.bin / "xdplab"), *argv],
+        env=bare_environment() | env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pass: the new one's cost of a frame is not worse" in done.stdout
+    assert len((open_folder / "summary.md").read_text(encoding="utf-8").splitlines()) <= 20
 
 
 def test_why_its_programs_cannot_be_built_is_reported(installed: Installed, tmp_path: Path) -> None:

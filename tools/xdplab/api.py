@@ -14,7 +14,7 @@ from typing import Any
 from xdplab import __version__ as __version__, app
 from xdplab.analysis.compare import compare_points as compare_points, corrected as corrected
 from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
-from xdplab.analysis.gate import GateResult as GateResult, Side, verdict_of as verdict_of
+from xdplab.analysis.gate import GateResult as GateResult, LayerChange as LayerChange, Side, verdict_of as verdict_of
 from xdplab.analysis.run import Run as Run
 from xdplab.analysis.sweep import (
     Configuration as Configuration,
@@ -87,6 +87,7 @@ from xdplab.measure.streams import (
 )
 from xdplab.model import (
     CpuLayout as CpuLayout,
+    DoesNotCompile as DoesNotCompile,
     ForwarderSpec as ForwarderSpec,
     InputError as InputError,
     LatencySummary as LatencySummary,
@@ -124,7 +125,7 @@ from xdplab.runner import Listener as Listener
 from xdplab.testbed import Port as Port
 from xdplab.testers import Tester as Tester, TesterContext as TesterContext, make_tester as make_tester
 from xdplab.testers.base import RxChoice as RxChoice
-from xdplab.tools import cache_folder as cache_folder, project_root as project_root
+from xdplab.tools import cache_folder as cache_folder, checkout as checkout, project_root as project_root
 
 read_study = app.read_study
 #: Of a sweep, one table for each path and traffic profile.

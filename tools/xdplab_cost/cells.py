@@ -26,13 +26,8 @@ from xdplab.api import (
     make_forwarder,
     plain_name,
 )
+from xdplab_cost.kernels import PINNED
 
-#: Modules by kernel that a guest loads; what they depend on comes by itself.
-KERNELS: dict[str, tuple[str, ...]] = {
-    "6.1": ("crc32c_generic", "veth", "bridge", "openvswitch", "tun", "igb", "virtio_pci", "virtio_net"),
-    "6.12": ("crc32c_generic", "veth", "bridge", "openvswitch", "tun", "igb", "virtio_net"),
-    "7.2": ("veth", "bridge", "openvswitch", "tun", "igb", "virtio_net"),
-}
 #: The tester alone: its frames are dropped where they first arrive. Every cell's cost is what is above it.
 TESTER = "tester"
 #: Our own tester as a sender: what a frame costs that it sends as fast as it can, until a program of its own at the
@@ -63,7 +58,7 @@ class Driver:
         name: As a user writes it.
         device: QEMU's device behind each port; "": veth pairs.
         zero_copy: Sockets must be zero-copy, else they are copy mode.
-        kernels: That have it; empty: all.
+        kernels: Of the lane, that have it; empty: all. One of the user's is tried.
         settings: Shell that sets a card up, whose name is `$1`.
     """
 
@@ -123,7 +118,7 @@ class InGuest:
 
     def unsupported(self, kernel: str, driver: Driver) -> str:
         """Why there is no such cell; "": there is."""
-        if driver.kernels and kernel not in driver.kernels:
+        if driver.kernels and kernel in PINNED and kernel not in driver.kernels:
             return "the kernel has no such mode of the driver"
         return "it has no AF_XDP socket" if driver.zero_copy and not self.sockets else self.reason
 

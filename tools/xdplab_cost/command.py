@@ -15,7 +15,10 @@ def cost(
     forwarders: Annotated[
         list[str] | None, typer.Argument(help="e.g. xdp ovs-kernel ovs-afxdp:build=../ovs@main (default: all)")
     ] = None,
-    kernel: Annotated[list[str] | None, typer.Option(help="kernel of the guest, several times (default: 6.1)")] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(help="6.1, 6.12, 7.2, or a file or source tree; several times (6.1)"),
+    ] = None,
     driver: Annotated[list[str] | None, typer.Option(help="veth, igb, igb-zc or virtio (default: veth)")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="guests of each cell, each with other random numbers")] = 3,
     jobs: Annotated[int | None, typer.Option(min=1, help="guests at once (default: one for each CPU)")] = None,
@@ -29,6 +32,7 @@ def cost(
     json_: Annotated[Path | None, typer.Option("--json", help="write the table as JSON")] = None,
     csv: Annotated[Path | None, typer.Option(help="write it as CSV")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write it as a page, with its layers")] = None,
+    ktap: Annotated[Path | None, typer.Option(help="write a test for each cell as KTAP: it has a figure")] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(help="folder or STEM: write STEM.md, .json, .csv, .bencher.json"),
@@ -48,16 +52,17 @@ def cost(
     from xdplab.api import InputError, load
     from xdplab_cost import cells, table
     from xdplab_cost.beside import beside, countable
+    from xdplab_cost.kernels import chosen_kernels
     from xdplab_cost.ledger import write as write_ledger
     from xdplab_cost.repeat import earlier_table, repeat
     from xdplab_cost.run import Wanted, measure
 
-    for path in filter(None, (json_, csv, markdown, ledger)):
+    for path in filter(None, (json_, csv, markdown, ktap, ledger)):
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
     run = load(measured, results) if measured else None
     wanted = Wanted(
-        kernels=cells.chosen(kernel or ["6.1"], [*cells.KERNELS], "kernel"),
+        kernels=chosen_kernels(kernel or ["6.1"]),
         drivers=cells.chosen(driver or ["veth"], [*cells.DRIVERS], "driver"),
         forwarders=[*dict.fromkeys(forwarders or (countable(run) if run else cells.FORWARDERS))],
         seeds=range(1, seeds + 1),
@@ -81,6 +86,8 @@ def cost(
         csv.write_text(table.comma_separated(found), encoding="utf-8")
     if markdown:
         markdown.write_text(table.markdown(found) + compared, encoding="utf-8")
+    if ktap:
+        ktap.write_text(table.ktap(found), encoding="utf-8")
     if ledger:
         write_ledger(found, ledger)
     failed = any(cell.status == "failed" for cell in found.cells)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A verdict by instructions per frame."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from xdplab.api import GateResult, GateSide, InputError, verdict_of
-from xdplab_cost.cells import DRIVERS, KERNELS, chosen
+from xdplab.api import GateResult, GateSide, InputError, LayerChange, verdict_of
+from xdplab_cost.cells import DRIVERS, chosen
+from xdplab_cost.kernels import chosen_kernels
+from xdplab_cost.layers import layer_of
 from xdplab_cost.run import Cell, Wanted, measure
 
 METRIC, FIGURE = "instructions", "cost of a frame"
+#: Of a verdict's page: layers, and functions of each.
+_LAYERS, _FUNCTIONS = 6, 3
 
 
 def judge_cost(
@@ -39,7 +43,7 @@ def judge_cost(
     """
     if len(kernels) > 2:
         raise InputError(f"--kernel: {len(kernels)} of them, but a gate has one for both, or one for each")
-    chosen(kernels, [*KERNELS], "kernel")
+    chosen_kernels(kernels)
     drivers = chosen([driver], [*DRIVERS], "driver")
     sides = list(zip((kernels[0], kernels[-1]), (base, new), strict=True))
     cells = []
@@ -81,5 +85,23 @@ def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
         "slowdown": new_middle / base_middle,
         "low": low,
         "high": high,
+        "changes": changes(base, new),
     }
     return found.model_copy(update=update)
+
+
+def changes(old: Cell, new: Cell) -> tuple[LayerChange, ...]:
+    """Layers that changed by an instruction per frame or more, the largest first, with the functions that did."""
+    by_layer = _differences(old.layers, new.layers, 1)
+    by_function = _differences(old.functions, new.functions, 1)
+    found = []
+    for layer, change in list(by_layer.items())[:_LAYERS]:
+        its = [(name, each) for name, each in by_function.items() if layer_of(*name.rsplit(":", 1)) == layer]
+        found.append(LayerChange(layer=layer, change=change, functions=dict(its[:_FUNCTIONS])))
+    return tuple(found)
+
+
+def _differences(old: Mapping[str, float], new: Mapping[str, float], least: float) -> dict[str, float]:
+    both = {name: round(new.get(name, 0.0) - old.get(name, 0.0), 2) for name in {*old, *new}}
+    ordered = sorted(both.items(), key=lambda item: (-abs(item[1]), item[0]))
+    return {name: change for name, change in ordered if abs(change) >= least}

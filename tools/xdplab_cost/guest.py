@@ -9,7 +9,6 @@ import hashlib
 import lzma
 import re
 import subprocess
-import sys
 import tempfile
 import textwrap
 import time
@@ -19,8 +18,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xdplab.api import InputError, LocalHost, Unsupported, XdplabError, cache_folder, project_root
-from xdplab_cost.cells import KERNELS, Driver, InGuest, program_here
+from xdplab.api import LocalHost, XdplabError, cache_folder
+from xdplab_cost.cells import Driver, InGuest, program_here
+from xdplab_cost.lane import built, lane
 
 if TYPE_CHECKING:
     from nic.archive import Entry
@@ -74,50 +74,6 @@ class Boot:
     seconds: float = 0.0
 
 
-def _lane() -> Path:
-    """The checkout, whose modules of the lane (ci/nic) can be imported from now on.
-
-    Raises:
-        InputError: this is no checkout.
-    """
-    here = project_root()
-    if not (here / "ci" / "nic").is_dir():
-        raise InputError("xdplab cost: it needs a checkout of xdplab, whose ci/nic boots guests")
-    if str(here / "ci") not in sys.path:
-        sys.path.insert(0, str(here / "ci"))
-    return here
-
-
-def artefact(kernel: str, say: Callable[[str], None]) -> "Artefact":
-    """QEMU and that kernel, from the cache or fetched now.
-
-    Raises:
-        Unsupported: one of them is not to be had.
-    """
-    _lane()
-    from nic.artefact import cache_folder as folder, obtain, read_pins
-    from nic.errors import MissingPart
-
-    try:
-        return obtain(folder(), read_pins(), kernel, KERNELS[kernel], say)
-    except MissingPart as error:
-        raise Unsupported(str(error)) from None
-
-
-@cache
-def _built(name: str) -> Path:
-    """A program of bpf/cost, compiled when it is missing or older than its source.
-
-    Raises:
-        InputError: it cannot be compiled.
-    """
-    bpf = _lane() / "bpf"
-    made = subprocess.run(["make", "--silent", "-C", bpf, "cost"], capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise InputError(f"bpf/cost: make failed: {' '.join(made.stderr.split()[:40]) or 'no message'}")
-    return bpf / "build" / "cost" / name
-
-
 @cache
 def _libraries(path: str) -> tuple[str, ...]:
     """What the dynamic linker loads for a program, and the linker itself."""
@@ -140,14 +96,21 @@ def _with_libraries(programs: Mapping[str, str]) -> dict[str, Path]:
 
 @cache
 def _unpacked(image: Path) -> Path:
-    """The kernel's ELF file, which starts 5 s sooner, where the image holds it as xz; else the image."""
+    """The kernel's ELF file, which starts 5 s sooner, if it is there as xz and QEMU can enter it; else the image."""
     data = image.read_bytes()
     at = data.find(b"\xfd7zXZ\0")
     path = cost_folder() / f"vmlinux-{hashlib.sha256(data).hexdigest()}"
     if at < 0 or path.is_file():
         return image if at < 0 else path
-    keep(path, lzma.LZMADecompressor().decompress(data[at:]))
+    elf = lzma.LZMADecompressor().decompress(data[at:])
+    if not _ENTRY_NOTE.search(elf):
+        return image
+    keep(path, elf)
     return path
+
+
+#: Where QEMU enters an ELF file: the note PHYS32_ENTRY of Xen (linux/include/xen/interface/elfnote.h), 18.
+_ENTRY_NOTE = re.compile(rb"\x04\x00\x00\x00[\x04\x08]\x00\x00\x00\x12\x00\x00\x00Xen\x00")
 
 
 def cost_folder() -> Path:
@@ -195,7 +158,7 @@ class Guest:
     @property
     def ports(self) -> "tuple[Card, ...]":
         """With the address of each; those of veth pairs, too."""
-        _lane()
+        lane()
         from nic.qemu import Card
 
         return tuple(
@@ -221,9 +184,9 @@ class Guest:
             f"prove() {{\n{self.forwarder.prove}\n}}\n"
         )
         tools = {program_here(name): f"usr/bin/{name}" for name in ("ip", "bridge", "chrt", "ethtool")}
-        files = {**_with_libraries({**tools, **self.forwarder.programs}), "usr/bin/meter": _built("meter")}
+        files = {**_with_libraries({**tools, **self.forwarder.programs}), "usr/bin/meter": built("meter")}
         if self.forwarder.frames:
-            files["usr/bin/marked"] = _built("marked")
+            files["usr/bin/marked"] = built("marked")
         parents = {str(parent) for place in files for parent in Path(place).parents} - {".", "usr", "lane"}
         return [
             *(folder(path) for path in ("lane", *sorted(parents))),
@@ -243,7 +206,7 @@ class Guest:
             *emulator(self.made, _unpacked(self.made.image), archive, _APPEND),
             *("-machine", "q35,hpet=off", "-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"),
             *("-cpu", "max", "-smp", "1", "-m", str(_MEMORY_MB), "-rtc", "clock=vm,base=2026-01-01T00:00:00"),
-            *("-seed", str(self.seed), "-plugin", f"file={_built('count.so')},out={counts}"),
+            *("-seed", str(self.seed), "-plugin", f"file={built('count.so')},out={counts}"),
             *(devices(self.ports) if self.driver.device else ()),
         ]
 
@@ -251,7 +214,7 @@ class Guest:
     def digest(self) -> str:
         """Over all that the guest is: the same digest, the same instructions."""
         found = hashlib.sha256(_FORMAT + self.archive())
-        found.update(self.made.image.read_bytes() + _built("count.so").read_bytes())
+        found.update(self.made.image.read_bytes() + built("count.so").read_bytes())
         found.update((self.made.emulator / "packages.json").read_bytes())
         words = self.command(Path("/archive"), Path("/counts"))
         found.update(" ".join(word for word in words if "/" not in word).encode())

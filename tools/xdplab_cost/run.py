@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.api import LocalHost, Model, Unsupported, __version__, cpu_model
 from xdplab_cost.cells import DRIVERS, OWN, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
-from xdplab_cost.guest import FRAMES, CellFailed, Guest, artefact, cost_folder, keep, stop_all
+from xdplab_cost.guest import FRAMES, CellFailed, Guest, cost_folder, keep, stop_all
+from xdplab_cost.kernels import obtain
 from xdplab_cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
 def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
     """QEMU and that kernel, or why they are not to be had."""
     try:
-        return artefact(kernel, say)
+        return obtain(kernel, say)
     except Unsupported as error:
         return str(error)
 

@@ -71,6 +71,20 @@ def comma_separated(found: CostTable) -> str:
     return written.getvalue()
 
 
+def ktap(found: CostTable) -> str:
+    """KTAP (linux/Documentation/dev-tools/ktap.rst), which CI of the kernel reads: a test for each cell."""
+    lines = ["KTAP version 1", f"1..{len(found.cells)}"]
+    for at, cell in enumerate(found.cells, 1):
+        name = f"{cell.kernel} {cell.driver} {cell.title}".replace("#", "")
+        if cell.instructions is not None:
+            lines += [f"# {cell.instructions:.1f} instructions per frame", f"ok {at} {name}"]
+        elif cell.status == "unsupported":
+            lines.append(f"ok {at} {name} # SKIP {cell.reason}")
+        else:
+            lines += [f"# {cell.reason}", f"not ok {at} {name}"]
+    return "\n".join(lines) + "\n"
+
+
 def markdown(found: CostTable) -> str:
     """A page: forwarders by kernel and driver, changes between neighbours, layers, and what was counted."""
     columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells if cell.status != "unsupported"))

@@ -39,6 +39,17 @@ class Side(Model):
     high: float | None = None
 
 
+class LayerChange(Model):
+    """Of a gate by `--cost`: what a layer takes more or less."""
+
+    #: As `xdplab cost` names layers.
+    layer: str
+    #: Instructions per frame, NEW less BASE.
+    change: float
+    #: `WHERE:FUNCTION` -> likewise, of the layer's functions that changed most.
+    functions: dict[str, float] = {}
+
+
 class GateResult(Model):
     """The verdict, and what it stands on."""
 
@@ -63,6 +74,8 @@ class GateResult(Model):
     rounds: int = 0
     #: Of a gate by `--cost`, which counts instead of measuring: guests of each, with other random numbers.
     seeds: int = 0
+    #: Likewise: layers that changed, the largest first.
+    changes: tuple[LayerChange, ...] = ()
     #: What has to be said next to the figures: who lost frames.
     remarks: tuple[str, ...] = ()
     #: Why there is no verdict, what is broken, or how many more frames were lost.

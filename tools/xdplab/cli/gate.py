@@ -33,7 +33,8 @@ Allow = Annotated[
 ]
 ByCost = Annotated[bool, typer.Option("--cost", help="decide by instructions per frame, in emulated guests")]
 Kernels = Annotated[
-    list[str] | None, typer.Option("--kernel", help="kernel of the guests, with --cost (6.1); twice: BASE's and NEW's")
+    list[str] | None,
+    typer.Option("--kernel", help="kernel of the guests, with --cost (6.1), also source; twice: BASE's and NEW's"),
 ]
 Driver = Annotated[str, typer.Option(help="driver of the guests, with --cost: veth, igb, igb-zc, virtio")]
 
@@ -52,6 +53,7 @@ def gate(
     json_: Annotated[Path | None, typer.Option("--json", help="write it as JSON")] = None,
     markdown: Annotated[Path | None, typer.Option(help="write it as a summary for a pull request")] = None,
     bencher: Annotated[Path | None, typer.Option(help="write it in Bencher's metric format")] = None,
+    ktap: Annotated[Path | None, typer.Option(help="write it as KTAP")] = None,
     cost: ByCost = False,
     kernel: Kernels = None,
     driver: Driver = "veth",
@@ -72,7 +74,7 @@ def gate(
     from xdplab.model import InputError
     from xdplab.report.exports import gate as forms
 
-    for path in filter(None, (junit, json_, markdown, bencher)):
+    for path in filter(None, (junit, json_, markdown, bencher, ktap)):
         if not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
     changes, allowed = _changes(set_, testbed), allow_program or ()
@@ -91,10 +93,9 @@ def gate(
         _write_json(json_, found.model_dump(mode="json") | {"sentence": found.sentence})
     if bencher:
         _write_json(bencher, forms.bencher(found))
-    if markdown:
-        markdown.write_text(forms.markdown(found), encoding="utf-8")
-    if junit:
-        junit.write_text(forms.junit(found), encoding="utf-8")
+    for file, form in ((markdown, forms.markdown), (ktap, forms.ktap), (junit, forms.junit)):
+        if file:
+            file.write_text(form(found), encoding="utf-8")
     raise typer.Exit(found.exit_code)
 
 

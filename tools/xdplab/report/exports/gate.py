@@ -26,8 +26,31 @@ def markdown(found: GateResult) -> str:
     return (
         f"**xdplab gate: {found.sentence}**\n\n"
         f"| | forwarder | {name} | repetitions |\n| --- | --- | --- | --- |\n{rows}\n"
-        f"{_basis(found)}\n"
+        f"{_basis(found)}\n{_changes(found)}"
     )
+
+
+def _changes(found: GateResult) -> str:
+    """Where a difference of instructions lies; with the rest it is a page of at most 20 lines."""
+    if not found.changes:
+        return ""
+    rows = "".join(
+        f"| {each.layer} | {each.change:+,.1f} | {', '.join(_function(*item) for item in each.functions.items())} |\n"
+        for each in found.changes
+    )
+    return f"\n| layer | instructions per frame, {NEW} less {BASE} | most of it |\n| --- | --- | --- |\n{rows}"
+
+
+def _function(name: str, change: float) -> str:
+    return f"`{name}` {change:+,.0f}"
+
+
+def ktap(found: GateResult) -> str:
+    """KTAP (linux/Documentation/dev-tools/ktap.rst), which CI of the kernel reads: one test."""
+    name = f"xdplab gate {found.new.forwarder} against {found.base.forwarder}".replace("#", "")
+    outcome = {"pass": f"ok 1 {name}", "unsupported": f"ok 1 {name} # SKIP"}.get(found.verdict, f"not ok 1 {name}")
+    more = "".join(f"# {each.layer} {each.change:+,.1f}\n" for each in found.changes)
+    return f"KTAP version 1\n1..1\n# {found.sentence}\n{more}{outcome}\n"
 
 
 def _basis(found: GateResult) -> str:

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 from xdplab.analysis.tables.columns import schema_of_rows
 from xdplab.app import study_files
 from xdplab.cli.fields import models_of, rows
-from xdplab.forwarders.options import Key
+from xdplab.forwarders.options import Key, RawOptions
 from xdplab.forwarders.registry import GROUP as FORWARDERS
 from xdplab.knobs import Knob, make_knob
 from xdplab.knobs.registry import GROUP as KNOBS
 from xdplab.model import InputError, Model, RunRecord, StudySpec, TestbedSpec, TrialRecord, plugins
 from xdplab.model.described import above, document
+from xdplab.model.design import RAW
 from xdplab.model.errors import meant
 from xdplab.model.method import GROUP as METHODS
 from xdplab.model.pipeline import KINDS, ONE_WAY, SIZED
@@ -166,6 +167,8 @@ def _options(model: type[Model] | None, use: str) -> Iterator[str]:
         lines = [f"{each.__name__}:" if number else f"options ({use}):"]
         for key, kind, default, text in rows(each):
             beside = [it.documented() for it in each.model_fields[key].metadata if isinstance(it, Key)]
+            if key == RAW and issubclass(each, RawOptions):
+                beside += [f"{RAW}.{place}: {where}." for place, where in each.raw_places.items()]
             said = " ".join(filter(None, [text, *beside]))
             of = f"  {key}: {_plain(kind)}" + (f"; default {_plain(default)}" if default != "–" else "; must be given")
             lines += [of, *textwrap.wrap(said, _WIDTH, break_on_hyphens=False, **_INDENT)]

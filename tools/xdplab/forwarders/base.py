@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
+from xdplab.forwarders.options import raw_names
 from xdplab.hosts import Host, NetnsHost
 from xdplab.hosts.waiting import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
@@ -18,6 +19,8 @@ from xdplab.model.forwarder import OnePortRole
 from xdplab.testbed import Port
 
 CROSS = Pipeline()
+#: Of a mode: names of options that nothing shows to be in force.
+UNPROVEN = "unproven"
 #: Options of forwarders that say how many threads forward.
 THREADS = ("pmd_cores", "workers")
 
@@ -133,6 +136,10 @@ class Forwarder(ABC, Generic[OptionsT]):
         Such a point is `unsupported`: it must not be measured under a name that is not true.
         """
         return None
+
+    def unproven(self) -> tuple[str, ...]:
+        """Names of its raw options that nothing shows to be in force: each row that has one says so."""
+        return raw_names(self.options)
 
     def crashed(self) -> str | None:
         """None while it is well, or a sentence saying which process ended how."""
@@ -292,7 +299,9 @@ def mode_in_use(forwarder: Forwarder[Any], dut: Dut) -> dict[str, Any]:
         port.role: {"mode": one.mode, "program": one.prog_name} if one else {"mode": "none"}
         for port, one in zip(ports, attached, strict=True)
     }
-    return {**mode, "xdp": xdp, "xsk": sockets_in_use(forwarder, dut)}
+    found = {**mode, "xdp": xdp, "xsk": sockets_in_use(forwarder, dut)}
+    unproven = forwarder.unproven()
+    return {**found, UNPROVEN: list(unproven)} if unproven else found
 
 
 def sockets_in_use(forwarder: Forwarder[Any], dut: Dut) -> list[dict[str, Any]]:
@@ -301,7 +310,15 @@ def sockets_in_use(forwarder: Forwarder[Any], dut: Dut) -> list[dict[str, Any]]:
 
 
 def mode_name(mode: Mapping[str, Any]) -> str:
-    """One word for tables: `native copy`, `generic copy`, `zero-copy`, `native`, `af_packet`, `bridge` ..."""
+    """One word for tables: `native copy`, `generic copy`, `zero-copy`, `native`, `af_packet`, `bridge` ...
+
+    Behind it the options that were passed on and that nothing proves.
+    """
+    unproven = mode.get(UNPROVEN, ())
+    return "; unproven: ".join(filter(None, [_plain_mode(mode), ", ".join(unproven)]))
+
+
+def _plain_mode(mode: Mapping[str, Any]) -> str:
     if "label" in mode:
         return str(mode["label"])
     beside = " + XDP flows" if any(mode.get("xdp_flows", {}).values()) else ""

@@ -16,6 +16,20 @@ TESTER = "tester"
 #: Setting -> the levels meant. Settings are `forwarder`, `NAME.OPTION` of a forwarder or `tester.OPTION` (or `OPTION`),
 #: and knobs.
 Levels = dict[str, Many[Scalar]]
+#: In front of options of a program that xdplab has no option for: `raw.PLACE.NAME`.
+RAW = "raw"
+
+
+def flat(options: Any) -> Any:
+    """`raw: {PLACE: {NAME: VALUE}}` of a file -> `raw.PLACE.NAME: VALUE`, so that it is an option like any other."""
+    if not isinstance(options, dict) or not isinstance(options.get(RAW), dict):
+        return options
+    places = options[RAW]
+    wrong = next((place for place, named in places.items() if not isinstance(named, dict)), None)
+    if wrong is not None:
+        raise ValueError(f"raw.{wrong}: names and values are expected, as raw: {{{wrong}: {{NAME: VALUE}}}}")
+    rest = {key: value for key, value in options.items() if key != RAW}
+    return rest | {f"{RAW}.{place}.{name}": value for place, named in places.items() for name, value in named.items()}
 
 
 class Constraint(Model):

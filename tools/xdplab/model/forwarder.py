@@ -9,7 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from xdplab.model.base import Model, OneLine, Shown, one_line
-from xdplab.model.design import Scalar, as_written
+from xdplab.model.design import Scalar, as_written, flat
 
 #: What a program does with one port. rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send
 #: back with addresses swapped; stages: tell when a frame is where, from the wire to the application.
@@ -22,7 +22,7 @@ class ForwarderSpec(Model):
     #: Under which it is found.
     name: Shown
     #: Its own; unknown ones are refused before anything starts.
-    #: A list of words is kept as one text, quoted as in a shell.
+    #: A list of words is kept as one text, quoted as in a shell; `raw: {PLACE: {NAME: VALUE}}` as `raw.PLACE.NAME`.
     options: dict[str, Scalar] = {}
     #: What tables call it, instead of name and options.
     label: OneLine = ""
@@ -46,6 +46,7 @@ class ForwarderSpec(Model):
     @field_validator("options", mode="before")
     @classmethod
     def _words_as_text(cls, options: Any) -> Any:
+        options = flat(options)
         if not isinstance(options, dict):
             return options
         lists = {key: value for key, value in options.items() if isinstance(value, list)}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
 
 from xdplab.model.base import Distinct, Many, Model, Shown
@@ -20,6 +20,7 @@ from xdplab.model.design import (
     Scalar as Scalar,  # part of the models here, so of what is imported from here
     SweepSpec,
     as_written,
+    flat,
 )
 from xdplab.model.errors import InputError, meant
 from xdplab.model.forwarder import ForwarderSpec
@@ -79,7 +80,7 @@ class StudySpec(Model):
     #: Knob -> its values; each is a point.
     knobs: Levels = {}
     #: Forwarder's name -> its options that are swept as well.
-    options: dict[str, Levels] = {}
+    options: dict[str, Annotated[Levels, BeforeValidator(flat)]] = {}
     #: Combinations of settings that are left out.
     constraints: tuple[Constraint, ...] = ()
     #: Which combinations of forwarders, options and knobs are measured.

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
+from xdplab.forwarders.base import UNPROVEN, Counting, mode_in_use, sockets_in_use
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
 from xdplab.hosts.signals import deferred
@@ -387,6 +387,8 @@ class PointSession:
         take: Callable[[], MethodResult],
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
+        if unproven := [f"tester.{name}" for name in self._tester.unproven()]:
+            mode[UNPROVEN] = [*mode.get(UNPROVEN, ()), *unproven]
         counting = self._forwarder if isinstance(self._forwarder, Counting) else None
         counters = counting.monotonic(counting.counters()) if counting else None
         before = snapshot(self._forwarder, self._dut)

@@ -141,6 +141,10 @@ class Tester(ABC):
         """
         return context.ports.first.mac, context.ports.last.mac
 
+    def unproven(self) -> tuple[str, ...]:
+        """Names of options that were passed on as they are, which nothing shows to be in force."""
+        return ()
+
     def rest(self) -> None:  # noqa: B027 - most leave nothing there
         """A repetition of a point is over: nothing may stay at the ports; what is slow to start may wait."""
 

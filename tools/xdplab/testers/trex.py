@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from xdplab.forwarders.options import RawOptions
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import napi_on, thread_use
 from xdplab.model import (
@@ -55,8 +56,10 @@ _ANSWER_TIMEOUT_S = 60.0
 _PLAIN, _WITH_NAPI = "af_packet", "af_packet, NAPI on"
 
 
-class TrexOptions(Model):
+class TrexOptions(RawOptions):
     """`trex:path=/opt/trex/v3.08,mode=low-end`, or `trex:server=10.0.0.5` for a server that runs already."""
+
+    raw_places: ClassVar[Mapping[str, str]] = {"config": "a key of trex_cfg.yaml, as rx_desc or memory.mbuf_64"}
 
     #: Folder of a TRex release (default: XDPLAB_TREX, or where t-rex-64 is on PATH).
     path: Annotated[str, NamesProgram()] = ""
@@ -109,6 +112,9 @@ class Trex(Tester):
                 return f"path={self.options.path}: no TRex release there: t-rex-64 and its client library are missing"
             needed = "the client library of " if self.options.server else ""
             return needed + HOW_TO_GET
+        own_file = self.options.server or testbed.ports["a0"].trex is not None
+        if self.options.raw_of("config") and own_file:
+            return "raw.config: this TRex has a configuration file of its own; write it there"
         if self.options.server:
             return None
         if testbed.ports["a0"].trex is not None:
@@ -123,6 +129,9 @@ class Trex(Tester):
         if first.netns != last.netns:
             return "TRex measures latency only between ports of one server, and this testbed's are on two hosts"
         return why_not_dedicated(testbed.layout, self.options.mode)
+
+    def unproven(self) -> tuple[str, ...]:
+        return self.options.raw_names
 
     def supports_path(self, ports: TesterPorts) -> str | None:
         """TRex sends and receives; it cannot send frames back at the far end."""
@@ -284,7 +293,14 @@ class Trex(Tester):
                 self._napi.enter_context(
                     napi_on([(port.host, port.ifname) for port in ports if port.netns is not None])
                 )
-            self._server = TrexServer(installation, ports, context.layout, self.options.mode, self.histograms)
+            self._server = TrexServer(
+                installation,
+                ports,
+                context.layout,
+                self.options.mode,
+                self.histograms,
+                self.options.raw_of("config"),
+            )
             self._server.start(folder, context.check_alive)
             assert isinstance(ports[0].host, LocalHost)
             host, address = ports[0].host, "127.0.0.1"

@@ -10,11 +10,12 @@ import os
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from xdplab.hosts import Host, Running
@@ -91,8 +92,14 @@ def _spare(layout: CpuLayout) -> list[int]:
     return [cpu for cpu in layout.housekeeping if cpu not in (layout.tester_tx, layout.forwarder, layout.dut_napi)]
 
 
-def configuration(ports: tuple[Port, Port], cpus: tuple[int, ...], prefix: str) -> str:
-    """TRex's configuration file for two Linux interfaces."""
+def configuration(
+    ports: tuple[Port, Port], cpus: tuple[int, ...], prefix: str, raw: Mapping[str, str] | None = None
+) -> str:
+    """TRex's configuration file for two Linux interfaces; `raw`: more keys of it, as `rx_desc` or `memory.mbuf_64`.
+
+    Raises:
+        Unsupported: one of them is there already, or is below one that is not a mapping.
+    """
     slot_bytes = 2048 if max(port.mtu for port in ports) <= 1900 else 4096  # and headers of the ring and of Ethernet
     environment = Environment(
         loader=FileSystemLoader(project_root() / "trex"),
@@ -100,9 +107,23 @@ def configuration(ports: tuple[Port, Port], cpus: tuple[int, ...], prefix: str) 
         trim_blocks=True,
         autoescape=False,  # noqa: S701 - YAML, with names of our own making
     )
-    return environment.get_template("trex_cfg.yaml.j2").render(
+    text = environment.get_template("trex_cfg.yaml.j2").render(
         ports=ports, cpus=cpus, prefix=prefix, slot_bytes=slot_bytes, block_bytes=16 * 4096, ring_frames=_RING_FRAMES
     )
+    return _with_raw(text, raw) if raw else text
+
+
+def _with_raw(text: str, raw: Mapping[str, str]) -> str:
+    whole = yaml.safe_load(text)
+    for name, value in raw.items():
+        *above, key = name.split(".")
+        place = whole[0]
+        for each in above:
+            place = place.setdefault(each, {}) if isinstance(place, dict) else None
+        if not isinstance(place, dict) or key in place:
+            raise Unsupported(f"trex: raw.config.{name}: xdplab's configuration has it already, or what is above it")
+        place[key] = yaml.safe_load(value)
+    return str(yaml.safe_dump(whole, sort_keys=False))
 
 
 def listens(host: Host, connections: str = "/proc/net/tcp") -> bool:
@@ -181,9 +202,16 @@ class TrexServer(Server):
     start_timeout_s: ClassVar[float] = 40.0
 
     def __init__(
-        self, installation: Installation, ports: tuple[Port, Port], layout: CpuLayout, mode: Mode, histograms: bool
+        self,
+        installation: Installation,
+        ports: tuple[Port, Port],
+        layout: CpuLayout,
+        mode: Mode,
+        histograms: bool,
+        raw: Mapping[str, str],
     ) -> None:
         super().__init__(ports[0].host, histograms=histograms)
+        self._raw = raw
         self._installation = installation
         self._ports = ports
         self.cpus = choose_cpus(layout, mode)
@@ -194,7 +222,7 @@ class TrexServer(Server):
         self._runtime = Path("/run/dpdk") / prefix
         shutil.rmtree(self._runtime, ignore_errors=True)
         config = folder / "trex_cfg.yaml"
-        config.write_text(configuration(self._ports, self.cpus, prefix), encoding="utf-8")
+        config.write_text(configuration(self._ports, self.cpus, prefix, self._raw), encoding="utf-8")
         self.host.run(["ip", "link", "set", "lo", "up"])  # the client talks to it over loopback of its namespace
         there = self._installation.folder
         return self.host.start(

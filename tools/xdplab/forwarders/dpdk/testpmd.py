@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from xdplab.forwarders.base import Dut, Forwarder
+from xdplab.forwarders.base import Dut, Forwarder, sockets_in_use
 from xdplab.forwarders.dpdk.vdev import NOT_HAD, VdevOptions
 from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process
@@ -48,6 +48,8 @@ class TestpmdOptions(VdevOptions):
     """Which vdev, on which pages, and its burst."""
 
     __test__ = False
+
+    raw_places: ClassVar[Mapping[str, str]] = {**VdevOptions.raw_places, "argument": "of testpmd, as --NAME=VALUE"}
 
     burst: Annotated[int, Field(ge=1, le=512), Key("argument", ("burst",))] = 32
 
@@ -94,6 +96,7 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         # what it uses of its memory its pool has touched and the kernel pins (XDP_UMEM_REG); to lock all of it, and the
         # libraries, takes 0.1 s at its start
         forwarding += ["--total-num-mbufs=32768", "--no-mlockall", *self.extra]
+        forwarding += [f"--{name}={value}" for name, value in self.options.raw_of("argument").items()]
         running = dut.host.start(
             [PROGRAM, *eal, *memory, f"--file-prefix=xdplab{os.getpid()}", *devices, "--", *forwarding],
             log=dut.rundir / "testpmd.log",
@@ -105,7 +108,8 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         self.instance.until(self._forwards, 20.0, "its forwarding thread")
 
     def ineffective(self) -> str | None:
-        return self.options.not_taken(self.instance.dut)
+        dut = self.instance.dut
+        return self.options.not_taken(dut) or self.options.not_polled(sockets_in_use(self, dut))
 
     def forwarding_threads(self) -> dict[int, int]:
         dut = self.instance.dut

@@ -4,14 +4,13 @@
 Source: doc/guides/nics, and doc/guides/linux_gsg/linux_drivers.rst.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.options import Key, fields
-from xdplab.model import Model
+from xdplab.forwarders.options import Key, RawOptions, fields
 from xdplab.testbed import Port
 from xdplab.testbed.cards import SHARING, VFIO, bound_driver, why_not_taken, without_iommu
 
@@ -23,13 +22,34 @@ _DRIVERS = {"af_xdp": "AF_XDP", "af_packet": "AF_PACKET", "pmd": "DPDK's own dri
 NOT_HAD = "DPDK has no driver for it, or the IOMMU does not remap its interrupts (`dmesg` says so)"
 
 
-class PortOptions(Model):
+class PortOptions(RawOptions):
     """Which device a port is."""
+
+    raw_places: ClassVar[Mapping[str, str]] = {"devargs": "device arguments of each port"}
+    raw_keys: ClassVar[Mapping[str, str]] = {"devargs": "af_xdp"}
 
     #: `pmd`: DPDK's own driver for the card, which the kernel gets back afterwards (mlx5's stays).
     port: Literal["af_xdp", "af_packet", "pmd"] = "af_xdp"
     #: Of net_af_xdp.
     busy_budget: Annotated[int, Field(ge=0, le=65535), Key("af_xdp", ("busy_budget",))] = 64
+
+    @model_validator(mode="after")
+    def _of_this_device(self) -> Self:
+        if self.port != "af_xdp" and "busy_budget" in self.model_fields_set:
+            raise ValueError(f"busy_budget is of net_af_xdp, and port={self.port} has none")
+        if ours := {"iface", "qdisc_bypass"} & {*self.raw_of("devargs")}:
+            raise ValueError(f"raw.devargs.{min(ours)}: xdplab gives it itself")
+        return self
+
+    def not_polled(self, sockets: Iterable[Mapping[str, Any]]) -> str | None:
+        """None, or why busy polling that was asked for is not done, once frames have come (`sockets` as read)."""
+        asked = self.port == "af_xdp" and self.busy_budget > 0 and "busy_budget" in self.model_fields_set
+        if not asked or all(sock["napi_id"] for sock in sockets):
+            return None
+        return (
+            f"busy_budget={self.busy_budget} is not in force: the kernel reports no NAPI id for these sockets, also "
+            "after traffic, and polls none (from Linux 6.13 on drivers that give their queues no NAPI id, as veth)"
+        )
 
     @property
     def takes_ports(self) -> bool:
@@ -45,11 +65,15 @@ class PortOptions(Model):
     def virtual_device(self, index: int, ifname: str) -> str:
         """Name and arguments of the device on an interface."""
         own = {"iface": ifname, **fields(self, self.port), **({} if self.port == "af_xdp" else {"qdisc_bypass": 1})}
+        own |= self.raw_of("devargs")
         return ",".join([f"net_{self.port}{index}", *(f"{name}={value}" for name, value in own.items())])
 
     def buses(self, ports: Sequence[Port]) -> list[str]:
         """Arguments of EAL: no card but these."""
-        return [word for port in ports for word in ("-a", port.pci)] if self.takes_ports else ["--no-pci"]
+        if not self.takes_ports:
+            return ["--no-pci"]
+        given = [f"{name}={value}" for name, value in self.raw_of("devargs").items()]
+        return [word for port in ports for word in ("-a", ",".join([port.pci, *given]))]
 
     def in_words(self, program: str) -> tuple[str, frozenset[str]]:
         """What a program on such ports is in plain words, and the options that these cover."""

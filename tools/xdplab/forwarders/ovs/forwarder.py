@@ -5,6 +5,7 @@ Both directions are one OpenFlow rule each (`in_port=p0,actions=output:p1`), or 
 is how frames get in and out of the switch, so nothing may depend on MAC learning.
 """
 
+import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders import node
-from xdplab.forwarders.base import Counting, Dut, ProbeTarget
+from xdplab.forwarders.base import Counting, Dut, ProbeTarget, sockets_in_use
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing
 from xdplab.forwarders.options import Setting, settings
 from xdplab.forwarders.ovs import offload, openflow, readback
@@ -111,7 +112,27 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         without = why_no_tap(dut.host) if self.datapath == "netdev" else None
         if without:
             return f"Open vSwitch makes a tap device for each bridge, and {without}: {FIX_TUN}"
-        return self.option_of_another_build(dut.host)
+        return self.option_of_another_build(dut.host) or self._raw_twice(dut)
+
+    def _raw_twice(self, dut: Dut) -> str | None:
+        """Which raw option xdplab writes itself."""
+        columns = {"interface": self.interface(0, dut)[1], "other_config": self._daemon_columns(dut)}
+        columns["options"] = columns["interface"]
+        for place, named in self.options.raw.items():
+            before = {"options": "options:", "interface": "other_config:"}.get(place, "")
+            ours = {item.partition("=")[0] for item in columns.get(place, ())}
+            if twice := next((name for name in named if before + name in ours), None):
+                return f"raw.{place}.{twice}: xdplab sets it itself here"
+        return None
+
+    def _daemon_columns(self, dut: Dut) -> list[str]:
+        """`KEY=VALUE` of the daemon's other_config."""
+        threads = self.threads(dut.layout)
+        return [*self.daemon_settings(dut), *threads.settings, *self.columns(dut.host, "Open_vSwitch")]
+
+    def _raw(self, place: str, before: str = "") -> list[str]:
+        """The same of raw options; quoted, because `database.row` takes what is quoted for a text as it is."""
+        return [f"{before}{name}={json.dumps(value)}" for name, value in self.options.raw_of(place).items()]
 
     def build_gap(self, host: Host) -> str | None:
         """Which program of its build is not there, or which option the build does not know."""
@@ -136,11 +157,12 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
     def start(self, dut: Dut) -> None:
         """Database, daemon, flows; each step is checked."""
         ovs = self.instance = Ovs(self.name, dut, self.build(dut.host), self.start_timeout_s)
-        threads = self.threads(dut.layout)
-        wanted = [*self.daemon_settings(dut), *threads.settings, *self.columns(dut.host, "Open_vSwitch")]
+        wanted = [*self._daemon_columns(dut), *self._raw("other_config")]
         topology = self._topology = topology_of(dut, redirects=self.redirects)
         whole = replace(dut, ports=(*dut.ports, *topology.links()))
-        ports = [*(self.interface(index, whole) for index in range(len(whole.ports))), *topology.ports()]
+        raw = [*self._raw("options", "options:"), *self._raw("interface", "other_config:")]
+        own = [self.interface(index, whole) for index in range(len(whole.ports))]
+        ports = [*((name, [*columns, *raw]) for name, columns in own), *topology.ports()]
         if dut.pipeline.file:
             numbers = [port.port for port in node.node_of(dut.pipeline).ports]
             ports = [(name, [*row, f"ofport_request={n}"]) for (name, row), n in zip(ports, numbers, strict=True)]
@@ -214,7 +236,25 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
                 wrong.append(why)
             if wrong:
                 return f"{setting.field}={text} is not in force: {wrong[0]}"
+        return self._raw_other(shown)
+
+    def _raw_other(self, shown: Mapping[str, Mapping[str, Any]]) -> str | None:
+        """Which raw option a port shows with another value."""
+        for name, value in self.options.raw_of("options").items():
+            for port, has in shown.items():
+                if has.get(name, value) != value:
+                    return f"raw.options.{name}={value} is not in force: {port}: {name} is {has[name]}, not {value}"
         return None
+
+    def unproven(self) -> tuple[str, ...]:
+        """All but those that each port shows under their names."""
+        shown = self._shown() if self.options.raw else {}
+        seen = {
+            f"raw.options.{name}"
+            for name in self.options.raw_of("options")
+            if shown and all(name in has for has in shown.values())
+        }
+        return tuple(name for name in super().unproven() if name not in seen)
 
     def misplaced(self) -> str | None:
         """Proof of `rxq_affinity`: None, or which queue is polled elsewhere."""
@@ -461,8 +501,10 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         return super().cannot_change(kind, dut)
 
     def ineffective(self) -> str | None:
-        """Also cards that it should have."""
-        return self.options.not_taken(self.instance.dut) or super().ineffective()
+        """Also cards that it should have, and busy polling of its sockets."""
+        dut = self.instance.dut
+        idle = self.options.not_taken(dut) or self.options.not_polled(sockets_in_use(self, dut))
+        return idle or super().ineffective()
 
     def required_knobs(self) -> dict[str, int]:
         return self.options.required_knobs()

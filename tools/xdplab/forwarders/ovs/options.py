@@ -7,12 +7,12 @@ The models are the table: a field's annotation holds one `OvsKey`. None: OVS get
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from xdplab.forwarders.dpdk.vdev import VdevOptions
-from xdplab.forwarders.options import Key, declared, when_given
+from xdplab.forwarders.options import Key, RawOptions, declared, when_given
 from xdplab.forwarders.ovs.builds import FORMER_NAMES, NAMES, PATCHED, STOCK
 from xdplab.model import Model, NamesProgram
 from xdplab.model.socket_options import power_of_two
@@ -134,8 +134,15 @@ _BUSY_POLL = "Add-preferred-busy-polling"
 _XDP = "offload-Add-provider-for-XDP"
 
 
-class OvsOptions(Model):
+class OvsOptions(RawOptions):
     """What every OVS forwarder takes."""
+
+    raw_places: ClassVar[Mapping[str, str]] = {
+        "options": "of each port, column options of Interface",
+        "interface": "of each port, column other_config of Interface",
+        "other_config": "of the daemon, column other_config of Open_vSwitch",
+    }
+    raw_keys: ClassVar[Mapping[str, str]] = {"interface": "other_config", "other_config": "Open_vSwitch"}
 
     #: Ours by name; or yours: source or a git checkout, a commit of it (`PATH@REF`), an installed prefix, a folder.
     build: Annotated[str, AfterValidator(_build), NamesProgram(ours=NAMES)] = STOCK
@@ -301,6 +308,8 @@ class OvsAfxdpOptions(PmdOptions):
 
 class OvsDpdkOptions(VdevOptions, PmdOptions):
     """Ports of OVS-DPDK: which vdev, and on which pages."""
+
+    raw_places: ClassVar[Mapping[str, str]] = {**OvsOptions.raw_places, **VdevOptions.raw_places}
 
     #: No `OvsKey`: 3.1 shows it nowhere. It takes 2048 in silence for what is no power of two.
     n_rxq_desc: Annotated[int, Field(ge=64, le=4096), AfterValidator(power_of_two)] = 2048

@@ -18,7 +18,13 @@ from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.options import VppOptions
 from xdplab.forwarders.vpp.pipelines import PIPELINES
 from xdplab.forwarders.vpp.process import Interface, Vpp
-from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers, out_of_reach
+from xdplab.forwarders.vpp.program import (
+    OLDEST,
+    find_vpp,
+    installed_version,
+    numbers,
+    out_of_reach,
+)
 from xdplab.hosts import Host
 from xdplab.model import PointFailed, Unsupported
 from xdplab.model.extras import lacking
@@ -184,6 +190,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
             "worker_cpus": workers,
             "plugins": [self.plugin, *pipelines.plugins(dut.pipeline.kind)],
             "vdevs": [],
+            "raw": self.options.raw_of("startup"),
             **self.startup(dut),
         }
         return Vpp(dut, program, sorted({main, *workers}), variables, self.detach)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the VPP forwarders, and how many buffers they need."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from xdplab.forwarders.dpdk.vdev import PortOptions
-from xdplab.forwarders.options import Key
-from xdplab.model import Model, NamesProgram
+from xdplab.forwarders.options import Key, RawOptions
+from xdplab.model import NamesProgram
 from xdplab.model.socket_options import power_of_two
 
 LEAST_BUFFERS, MOST_BUFFERS = 16384, 1_000_000
@@ -18,8 +19,10 @@ _MODES = {"auto": 0, "copy": 1, "zero-copy": 2}
 RingSize = Annotated[int, Field(ge=256, le=32768), AfterValidator(power_of_two)]
 
 
-class VppOptions(Model):
+class VppOptions(RawOptions):
     """What every VPP forwarder takes."""
+
+    raw_places: ClassVar[Mapping[str, str]] = {"startup": "a section of startup.conf, and the words in it"}
 
     #: The program, or the prefix that it is installed in; empty: XDPLAB_VPP, else `vpp` on PATH.
     vpp: Annotated[str, NamesProgram()] = ""
@@ -63,6 +66,8 @@ class VppOptions(Model):
 class VppAfxdpOptions(VppOptions):
     """What `af_xdp_create_v3` takes."""
 
+    raw_places: ClassVar[Mapping[str, str]] = {**VppOptions.raw_places, AF_XDP: "a field of this message, as prog"}
+
     zero_copy: Annotated[Literal["auto", "copy", "zero-copy"], Key(AF_XDP, ("mode",), value=_MODES.__getitem__)] = (
         "auto"
     )
@@ -78,6 +83,8 @@ class VppAfxdpOptions(VppOptions):
 class VppAfpacketOptions(VppOptions):
     """What `af_packet_create_v3` takes. VPP's own default is to take interrupts on a ring of TPACKET_V3."""
 
+    raw_places: ClassVar[Mapping[str, str]] = {**VppOptions.raw_places, AF_PACKET: "a field of this message"}
+
     rx_mode: Literal["polling", "interrupt", "adaptive"] = "interrupt"
     tpacket: int = Field(default=3, ge=2, le=3)
     qdisc_bypass: bool = True
@@ -88,6 +95,8 @@ class VppAfpacketOptions(VppOptions):
 
 class VppDpdkOptions(PortOptions, VppOptions):
     """Ports of VPP's dpdk plugin: which vdev, and its rings."""
+
+    raw_places: ClassVar[Mapping[str, str]] = {**VppOptions.raw_places, **PortOptions.raw_places}
 
     port: Literal["af_xdp", "af_packet"] = "af_xdp"
     rx_queue_size: Annotated[RingSize, Key(STARTUP, ("rx_desc",))] = 1024

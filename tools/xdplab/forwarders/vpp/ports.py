@@ -3,7 +3,7 @@
 
 from typing import Any, ClassVar
 
-from xdplab.forwarders.base import Dut
+from xdplab.forwarders.base import Dut, sockets_in_use
 from xdplab.forwarders.options import fields
 from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.forwarder import VppForwarder
@@ -14,6 +14,7 @@ from xdplab.forwarders.vpp.options import (
     VppAfpacketOptions,
     VppAfxdpOptions,
     VppDpdkOptions,
+    VppOptions,
 )
 from xdplab.forwarders.vpp.process import Interface
 from xdplab.forwarders.vpp.program import numbers
@@ -25,6 +26,18 @@ _NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_AP
 #: Before it the wake-up call of a receive queue failed at once, which costs with zero-copy (VPP commit 421964a8d1e).
 _WAKES_RX = (25, 10)
 _INVALID_VALUE, _NO_SOCKET = -7, -12
+
+
+def with_raw(asked: dict[str, Any], options: VppOptions, message: str) -> dict[str, Any]:
+    """Fields of a message with raw ones, numbers as such.
+
+    Raises:
+        Unsupported: xdplab sets one itself.
+    """
+    raw = options.raw_of(message)
+    if twice := next((name for name in raw if name in asked), None):
+        raise Unsupported(f"raw.{message}.{twice}: xdplab sets it itself")
+    return asked | {name: int(value) if value.isdecimal() else value for name, value in raw.items()}
 
 
 class VppAfxdp(VppForwarder[VppAfxdpOptions]):
@@ -58,7 +71,8 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
         indexes = []
         for port in dut.ports:
             try:
-                reply = control.call(AF_XDP, host_if=port.ifname, flags=wanted, **fields(options, AF_XDP))
+                asked = {"host_if": port.ifname, "flags": wanted, **fields(options, AF_XDP)}
+                reply = control.call(AF_XDP, **with_raw(asked, options, AF_XDP))
             except VppRefused as exc:
                 raise self._refusal(exc, dut.host, port.ifname) from None
             indexes.append(int(reply["sw_if_index"]))
@@ -119,7 +133,7 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
                 "use_random_hw_addr": True, "host_if_name": port.ifname, "flags": flags, "num_tx_queues": 1,
             }  # fmt: skip
             try:
-                reply = control.call(AF_PACKET, **asked, **fields(options, AF_PACKET))
+                reply = control.call(AF_PACKET, **with_raw({**asked, **fields(options, AF_PACKET)}, options, AF_PACKET))
             except VppRefused as exc:
                 raise PointFailed(f"{self.name}: {port.ifname}: {exc}: {self.complaint('packet')}") from None
             indexes.append(int(reply["sw_if_index"]))
@@ -166,6 +180,9 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
                 f"leave these drivers out): {words}"
             )
         return [by_mac[port.mac] for port in dut.ports]
+
+    def ineffective(self) -> str | None:
+        return self.options.not_polled(sockets_in_use(self, self.instance.dut))
 
     def mode(self) -> dict[str, Any]:
         return {**self.options.label(), **super().mode()}

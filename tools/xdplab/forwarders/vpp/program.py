@@ -3,6 +3,8 @@
 
 import os
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -57,8 +59,14 @@ def installed_version(host: Host, program: str) -> str:
     return said.group(1) if said else linked.group(1)
 
 
-def rendered(name: str, **variables: object) -> str:
+#: Those that `vpp/startup.conf.j2` writes; the last only for `vpp-dpdk`.
+_SECTIONS = ("unix", "socksvr", "statseg", "api-segment", "memory", "buffers", "cpu", "plugins", "dpdk")
+
+
+def rendered(name: str, raw: Mapping[str, str] | None = None, **variables: object) -> str:
     """A template of the folder `vpp/`, filled in; without blank lines.
+
+    `raw`: section -> words, which come behind ours in a section that it writes, else in one of their own.
 
     Raises:
         InputError: the folder is not there.
@@ -70,5 +78,9 @@ def rendered(name: str, **variables: object) -> str:
         loader=FileSystemLoader(folder), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         autoescape=False,  # noqa: S701 - configuration files, not HTML
     )  # fmt: skip
-    lines = environment.get_template(name).render(**variables).splitlines()
+    lines = (
+        environment.get_template(name)
+        .render(raw=defaultdict(str, raw or {}), sections=_SECTIONS, **variables)
+        .splitlines()
+    )
     return "\n".join(line.rstrip() for line in lines if line.strip())

@@ -15,9 +15,9 @@
 #define GEN_STREAMS   16   /* power of two */
 #define GEN_CPUS      1024 /* power of two; higher CPU numbers fold */
 #define GEN_NEVER     (~0ULL)
-#define GEN_TEMPLATE  72 /* longest header is 70, then zeroes */
-#define GEN_SHORT     56 /* part that fits every frame of >= 60 bytes */
-#define GEN_MAX_FRAME 4095
+#define GEN_TEMPLATE  72    /* longest header is 70, then zeroes */
+#define GEN_SHORT     56    /* part that fits every frame of >= 60 bytes */
+#define GEN_MAX_FRAME 16383 /* all bits */
 /*
  * A frame is written up to GEN_LEAD_NS before it is due and then waits for its
  * time: in a virtual machine a poll takes 100 to 210 ns, and writing as long

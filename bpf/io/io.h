@@ -28,6 +28,10 @@
 #ifndef XDP_MAX_TX_SKB_BUDGET
 #define XDP_MAX_TX_SKB_BUDGET 9 /* Linux 6.17 */
 #endif
+#ifndef XDP_USE_SG
+#define XDP_USE_SG    (1 << 4) /* Linux 6.6 */
+#define XDP_PKT_CONTD (1 << 0)
+#endif
 
 struct frame {
 	__u8 *data;

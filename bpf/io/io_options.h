@@ -27,6 +27,7 @@ struct io_options {
 	long long frames; /* 0 = automatic */
 	long long chunk_bytes;
 	long long headroom;
+	long long span; /* chunks of a frame to send, one behind another */
 	bool hugepages;
 	bool unaligned;
 	bool audit;

@@ -52,7 +52,8 @@ static int create_socket(struct io *io)
 		.tx_size = o->tx_ring,
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
 		.bind_flags = bind_flags[o->bind] |
-			      (o->need_wakeup ? XDP_USE_NEED_WAKEUP : 0),
+			      (o->need_wakeup ? XDP_USE_NEED_WAKEUP : 0) |
+			      (o->span > 1 ? XDP_USE_SG : 0),
 	};
 	struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };
 	int err, tries;
@@ -81,7 +82,9 @@ static int explain_bind(const struct io *io, int err)
 		what = "another socket has this queue: end that program";
 		break;
 	case EINVAL:
-		what = "the interface has no such queue, or is down: look at ethtool -l and ip link";
+		what = o->span > 1 ?
+			       "this kernel sends no frames of several buffers (Linux 6.6)" :
+			       "the interface has no such queue, or is down: look at ethtool -l and ip link";
 		break;
 	case ENETDOWN:
 		what = "the interface is down: ip link set it up";
@@ -150,10 +153,15 @@ static __u32 reap(struct io *io)
 	n = xsk_ring_cons__peek(&r->completion, r->sending, &index);
 	if (!n)
 		return 0;
-	for (i = 0; i < n; i++)
-		umem_push(io->umem,
-			  *xsk_ring_cons__comp_addr(&r->completion, index + i),
-			  CHUNK_TX);
+	for (i = 0; i < n; i++) {
+		__u64 addr =
+			*xsk_ring_cons__comp_addr(&r->completion, index + i);
+
+		/* in copy mode all chunks of a frame come back at once */
+		if (io->umem->span == 1 ||
+		    addr % (io->umem->span * io->umem->chunk) == 0)
+			umem_push(io->umem, addr, CHUNK_TX);
+	}
 	xsk_ring_cons__release(&r->completion, n);
 	r->sending -= n;
 	if (io->trace->now)
@@ -237,10 +245,13 @@ static void xdp_put(struct io *io, const struct frame *frames, __u32 n)
 		umem_push(io->umem, frames[i].addr, CHUNK_HELD);
 }
 
+/* Descriptors that each frame may take. */
 static __u32 xdp_room(struct io *io, __u32 wanted)
 {
+	__u32 span = io->umem->span;
+
 	reap(io);
-	return min(xsk_prod_nb_free(&io->tx, wanted), wanted);
+	return min(xsk_prod_nb_free(&io->tx, wanted * span) / span, wanted);
 }
 
 static __u32 xdp_get(struct io *io, struct frame *frames, __u32 n)
@@ -254,29 +265,48 @@ static __u32 xdp_get(struct io *io, struct frame *frames, __u32 n)
 
 		frames[i] = (struct frame){ .data = u->area + addr,
 					    .addr = addr,
-					    .len = u->chunk };
+					    .len = u->chunk * u->span };
 	}
 	return n;
+}
+
+static __u32 chunks_of(const struct umem *u, const struct frame *frame)
+{
+	return u->span == 1 ? 1 : (frame->len + u->chunk - 1) / u->chunk;
+}
+
+/* A descriptor for each chunk of a frame; all but its last say so. */
+static void write_descs(struct io *io, const struct frame *frame, __u32 index)
+{
+	__u32 n = chunks_of(io->umem, frame), chunk = io->umem->chunk, i;
+
+	for (i = 0; i < n; i++)
+		*xsk_ring_prod__tx_desc(&io->tx, index + i) = (struct xdp_desc){
+			.addr = frame->addr + i * chunk,
+			.len = i + 1 < n ? chunk : frame->len - i * chunk,
+			.options = i + 1 < n ? XDP_PKT_CONTD : 0,
+		};
 }
 
 static void xdp_tx(struct io *io, const struct frame *frames, __u32 n)
 {
 	struct umem *u = io->umem;
+	__u32 index, i, descs = 0;
 	__u64 bytes = 0;
-	__u32 index, i;
 
-	if (!xsk_ring_prod__reserve(&io->tx, n, &index))
+	for (i = 0; i < n; i++)
+		descs += chunks_of(u, &frames[i]);
+	if (!xsk_ring_prod__reserve(&io->tx, descs, &index))
 		return;
 	for (i = 0; i < n; i++) {
-		*xsk_ring_prod__tx_desc(&io->tx, index + i) =
-			(struct xdp_desc){ .addr = frames[i].addr,
-					   .len = frames[i].len };
+		write_descs(io, &frames[i], index);
+		index += chunks_of(u, &frames[i]);
 		bytes += frames[i].len;
 		umem_move(u, umem_chunk(u, frames[i].addr), CHUNK_HELD,
 			  CHUNK_TX);
 	}
-	xsk_ring_prod__submit(&io->tx, n);
-	io->rings->sending += n;
+	xsk_ring_prod__submit(&io->tx, descs);
+	io->rings->sending += descs;
 	io->n.tx += n;
 	io->n.tx_bytes += bytes;
 	if (io->trace->now)

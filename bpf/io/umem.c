@@ -54,11 +54,12 @@ static int map_area(struct umem *u, bool hugepages)
 
 int umem_open(struct umem *u, const struct io_options *o, int queues)
 {
-	__u32 i;
+	__u32 i, spans;
 	int err;
 
 	*u = (struct umem){ .frames = frames_wanted(o, queues),
 			    .chunk = o->chunk_bytes,
+			    .span = max(o->span, 1),
 			    .unaligned = o->unaligned };
 	/* no queue takes the chunks of another, nor all that are to be sent */
 	u->quota = u->frames / queues / (o->transmit ? 2 : 1);
@@ -72,9 +73,10 @@ int umem_open(struct umem *u, const struct io_options *o, int queues)
 		return fail(-ENOMEM, "cannot allocate: %u frames: too many",
 			    u->frames);
 	/* the first chunks on top */
-	for (i = 0; i < u->frames; i++)
-		u->free[i] = (__u64)(u->frames - 1 - i) * u->chunk;
-	u->num_free = u->frames;
+	spans = u->frames / u->span;
+	for (i = 0; i < spans; i++)
+		u->free[i] = (__u64)(spans - 1 - i) * u->span * u->chunk;
+	u->num_free = spans;
 	return 0;
 }
 

@@ -30,6 +30,7 @@ struct umem {
 	size_t bytes;
 	__u32 frames;
 	__u32 chunk;
+	__u32 span; /* chunks that are given away at once */
 	bool unaligned;
 	bool hugepages; /* got, not asked for */
 	__u32 quota;	/* chunks that one fill ring may have */

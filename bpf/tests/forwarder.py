@@ -43,7 +43,7 @@ def open_port(name):
 
 def receive(port):
     """One frame, with the VLAN tag put back that the kernel moved out of it."""
-    frame, ancillary, _, _ = port.recvmsg(4096, 64)
+    frame, ancillary, _, _ = port.recvmsg(16384, 64)
     for level, kind, data in ancillary:
         if (level, kind) == (SOL_PACKET, PACKET_AUXDATA):
             status, *_, tci, tpid = struct.unpack("IIIHHHH", data[:20])

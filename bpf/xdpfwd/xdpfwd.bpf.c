@@ -26,7 +26,8 @@ struct {
 __u32 targets_id;
 __u64 errors[FWD_PORTS];
 
-SEC("xdp")
+/* Neither looks at a frame, so it may have any number of buffers. */
+SEC("xdp.frags")
 int xdpfwd_redirect(struct xdp_md *ctx)
 {
 	__u32 port = ctx->ingress_ifindex != ifindexes[0];
@@ -39,7 +40,7 @@ int xdpfwd_redirect(struct xdp_md *ctx)
 	return bpf_redirect_map(&targets, port, 0);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int xdpfwd_hairpin(struct xdp_md *ctx)
 {
 	__u32 port = 0;

@@ -18,6 +18,9 @@
 /* A result of as many takes some 0.4 MB. */
 #define MAX_FLOW_FIGURES 10000
 
+/* Of AF_XDP: chunks are pages, of which the kernel takes 17 (MAX_SKB_FRAGS). */
+#define MAX_SENT_BYTES (GEN_MAX_FRAME - ETH_FCS_LEN)
+
 static int find_port(struct port *port, const char *where)
 {
 	int ns, err = 0;
@@ -94,8 +97,9 @@ static int check_stream(struct config *cfg, int index)
 		return bad_value(where, "flows",
 				 "10000 at the most with flow_figures");
 	port = &cfg->ports[s->tx_port];
-	return stream_check(cfg->streams, index, &cfg->timing, port->ifname,
-			    port->mtu, MAX_KERNEL_BYTES);
+	return stream_check(
+		cfg->streams, index, &cfg->timing, port->ifname, port->mtu,
+		cfg->sender == SENDER_XSK ? MAX_SENT_BYTES : MAX_KERNEL_BYTES);
 }
 
 int config_check(struct config *cfg)

@@ -21,6 +21,8 @@
 
 #define VLAN_BYTES   4
 #define ZEROES_LINES ((GEN_MAX_FRAME + 1) / 32)
+#define TRAILER_COPY (TRAILER_BYTES + 6) /* eight more are read at its end */
+#define PIECE_BYTES  128		 /* of the stack, which has 512 */
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -307,6 +309,27 @@ __noinline int zeroes_tc(struct __sk_buff *skb, __u32 bytes)
 		      bytes);
 }
 
+/* Of a frame of several buffers: copied, and from its end in pieces. */
+__noinline int zeroes_frags(struct xdp_md *ctx, __u32 bytes)
+{
+	__u32 at = bpf_xdp_get_buff_len(ctx) - TRAILER_BYTES, i, j;
+	__u64 any = 0, piece[PIECE_BYTES / 8];
+
+	for (i = 0; i < (GEN_MAX_FRAME + 1) / PIECE_BYTES + 1 && bytes; i++) {
+		__u32 part = bytes < PIECE_BYTES ? bytes : PIECE_BYTES;
+
+		if (part < PIECE_BYTES)
+			__builtin_memset(piece, 0, sizeof(piece));
+		at -= part;
+		bytes -= part;
+		if (!part || bpf_xdp_load_bytes(ctx, at, piece, part))
+			return 0;
+		for (j = 0; j < PIECE_BYTES / 8; j++)
+			any |= piece[j];
+	}
+	return !any;
+}
+
 /* A frame that is not of this run may be of an earlier one. */
 static __always_inline void count_earlier(const __u8 *trailer)
 {
@@ -346,6 +369,16 @@ static __always_inline void swap_macs(__u8 *eth)
 	trailer_at(__u16, eth, ETH_ALEN + 4) = high;
 }
 
+/* Send a frame of at least ETH_ZLEN bytes back. */
+static __always_inline int reflect(__u8 *data, const __u8 *trailer)
+{
+	swap_macs(data);
+	if (trailer[TRAILER_OFF_EP] != trial.epoch)
+		count_port(1);
+	return rx_reflect == REFLECT_TX ? XDP_TX :
+					  bpf_redirect_map(&self, 0, 0);
+}
+
 SEC("xdp")
 int receive_xdp(struct xdp_md *ctx)
 {
@@ -368,13 +401,43 @@ int receive_xdp(struct xdp_md *ctx)
 			return XDP_DROP;
 		goto earlier;
 	}
-	if (rx_reflect != REFLECT_OFF && s->slot == RX_NO_SLOT) {
-		swap_macs(data);
-		if (trailer[TRAILER_OFF_EP] != trial.epoch)
-			count_port(1);
-		return rx_reflect == REFLECT_TX ? XDP_TX :
-						  bpf_redirect_map(&self, 0, 0);
+	if (rx_reflect != REFLECT_OFF && s->slot == RX_NO_SLOT)
+		return reflect(data, trailer);
+	goto other;
+earlier:
+	count_earlier(trailer);
+other:
+	count_port(0);
+	return XDP_PASS;
+}
+
+/* The same of frames that may have several buffers, as an MTU beyond a page allows: their trailers are copied. */
+SEC("xdp.frags")
+int receive_xdp_frags(struct xdp_md *ctx)
+{
+	__u8 trailer[TRAILER_COPY] __attribute__((aligned(8)));
+	__u8 *data = (__u8 *)(long)ctx->data;
+	__u8 *end = (__u8 *)(long)ctx->data_end;
+	__u32 len = bpf_xdp_get_buff_len(ctx);
+	const struct rx_stream *s;
+	__u64 now;
+
+	if (data + ETH_ZLEN > end ||
+	    bpf_xdp_load_bytes(ctx, len - TRAILER_BYTES, trailer,
+			       TRAILER_BYTES))
+		goto other;
+	if (!is_ours(trailer))
+		goto earlier;
+	s = &trial.streams[trailer[TRAILER_OFF_ID] & (GEN_STREAMS - 1)];
+	if (s->slot != RX_NO_SLOT && is_length(s, len)) {
+		now = arrival_time(s);
+		if (account(trailer, s, now,
+			    !now || zeroes_frags(ctx, s->intact.padding)))
+			return XDP_DROP;
+		goto earlier;
 	}
+	if (rx_reflect != REFLECT_OFF && s->slot == RX_NO_SLOT)
+		return reflect(data, trailer);
 	goto other;
 earlier:
 	count_earlier(trailer);
@@ -386,7 +449,7 @@ other:
 SEC("tc")
 int receive_tc(struct __sk_buff *skb)
 {
-	__u8 trailer[TRAILER_BYTES + 6] __attribute__((aligned(8)));
+	__u8 trailer[TRAILER_COPY] __attribute__((aligned(8)));
 	const struct rx_stream *s;
 	__u64 now;
 

@@ -57,14 +57,32 @@ static bool is_realtime(void)
 	return !uname(&kernel) && strstr(kernel.version, "PREEMPT_RT");
 }
 
+/*
+ * veth refuses a program for one buffer with a larger MTU than this
+ * (veth_xdp_set() in drivers/net/veth.c), most cards with a smaller one.
+ */
+#define ONE_BUFFER_MTU 3498
+
+/* The one that is attached to the port. */
+static struct bpf_program *program_of(const struct receiver *r)
+{
+	if (r->port->rx == RX_TC)
+		return r->skel->progs.receive_tc;
+	return r->port->mtu > ONE_BUFFER_MTU ?
+		       r->skel->progs.receive_xdp_frags :
+		       r->skel->progs.receive_xdp;
+}
+
 static int load(struct receiver *r)
 {
 	struct receiver_bpf *skel = r->skel;
 	bool xdp = r->port->rx == RX_XDP;
+	struct bpf_program *prog;
 	int err;
 
-	bpf_program__set_autoload(skel->progs.receive_xdp, xdp);
-	bpf_program__set_autoload(skel->progs.receive_tc, !xdp);
+	r->prog = program_of(r);
+	bpf_object__for_each_program(prog, skel->obj)
+		bpf_program__set_autoload(prog, prog == r->prog);
 	if (r->port->reflect)
 		skel->rodata->rx_reflect =
 			r->port->veth ? REFLECT_REDIRECT : REFLECT_TX;
@@ -141,7 +159,7 @@ static int load_anew(struct receiver *r)
 			    explain(-errno));
 	err = load(r) ?: set_self(r) ?: map_all(r);
 	if (!err && r->port->rx == RX_XDP && r->port->xdp_mode == XDP_NATIVE)
-		hold_program(bpf_program__fd(r->skel->progs.receive_xdp));
+		hold_program(bpf_program__fd(r->prog));
 	if (err)
 		return fail(err, "cannot load receiver program: %s: %s",
 			    r->port->ifname, explain(err));
@@ -191,7 +209,7 @@ static bool any_draws(const struct config *cfg)
 
 static bool fits(const struct receiver *r, const struct config *cfg)
 {
-	return r->wanted.slots <= r->room.slots &&
+	return r->prog == program_of(r) && r->wanted.slots <= r->room.slots &&
 	       r->wanted.flows <= r->room.flows &&
 	       r->wanted.histograms <= r->room.histograms &&
 	       r->wanted.choices <= r->room.choices &&
@@ -215,7 +233,7 @@ static void unload(struct receiver *r)
 			munmap(r->values[i].at, r->values[i].bytes);
 	memset(r->values, 0, sizeof(r->values));
 	if (r->skel)
-		hold_release(bpf_program__fd(r->skel->progs.receive_xdp));
+		hold_release(bpf_program__fd(r->prog));
 	receiver_bpf__destroy(r->skel);
 	r->skel = NULL;
 }
@@ -245,7 +263,6 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 		  __u8 epoch)
 {
 	const struct port *port = &cfg->ports[index];
-	struct bpf_program *prog;
 	int fd = -1, err = 0;
 
 	if (!r->port)
@@ -255,11 +272,8 @@ int receiver_open(struct receiver *r, const struct config *cfg, int index,
 	fill_table(r, cfg, index);
 	if (port->rx != RX_NONE)
 		err = prepare(r, cfg, epoch);
-	if (!err && r->skel) {
-		prog = port->rx == RX_XDP ? r->skel->progs.receive_xdp :
-					    r->skel->progs.receive_tc;
-		fd = bpf_program__fd(prog);
-	}
+	if (!err && r->skel)
+		fd = bpf_program__fd(r->prog);
 	if (!err)
 		err = attach_port(&r->at, port, fd, port_sends(cfg, index));
 	if (err)

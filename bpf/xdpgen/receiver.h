@@ -33,6 +33,7 @@ struct rx_values {
 struct receiver {
 	const struct port *port;
 	struct receiver_bpf *skel;
+	const struct bpf_program *prog; /* of these, for its port */
 	struct attachment at;
 	struct rx_stream table[GEN_STREAMS]; /* by stream id */
 	struct rx_values values[RX_ARRAYS];

@@ -16,7 +16,8 @@
 /* How long it waits at the end for what it has queued to be sent. */
 #define DRAIN_NS 200000000ULL
 
-static const struct io_options options = {
+/* Frames that fit a chunk; of those that do not, as many as fill the ring. */
+static const struct io_options one_chunk = {
 	.transmit = true,
 	.bind = BIND_COPY,
 	.tx_ring = RING,
@@ -25,12 +26,29 @@ static const struct io_options options = {
 	.chunk_bytes = CHUNK,
 };
 
+static struct io_options options_for(const struct sender *s)
+{
+	struct io_options o = one_chunk;
+	int i;
+
+	o.span = 1;
+	for (i = 0; i < s->count; i++) {
+		const struct stream *stream = &s->cfg->streams[s->index[i]];
+
+		/* a power of two: an address tells whether a frame begins */
+		while (stream_kernel_bytes(stream) > o.span * CHUNK)
+			o.span *= 2;
+	}
+	return o;
+}
+
 struct xsk_state {
 	struct gen_thread gen;
 	struct gen_stream streams[GEN_STREAMS];
 	struct io ios[GEN_STREAMS];
 	struct umem umems[GEN_STREAMS];
 	int num_ios;
+	struct io_options options;
 	struct user_sender sending;
 	struct tx_busy busy; /* of all sockets, once they are done */
 	struct trace trace;  /* none */
@@ -38,18 +56,18 @@ struct xsk_state {
 };
 
 static int port_open(struct io *io, const struct port *port, struct umem *umem,
-		     struct trace *trace)
+		     const struct io_options *options, struct trace *trace)
 {
 	int ns, err;
 
 	*io = (struct io){ .ops = &xdp_ops,
-			   .opt = &options,
+			   .opt = options,
 			   .port = port,
 			   .ifname = port->ifname,
 			   .umem = umem,
 			   .rings = &io->own_rings,
 			   .trace = trace };
-	err = umem_open(umem, &options, 1);
+	err = umem_open(umem, options, 1);
 	if (err)
 		return err;
 	ns = netns_enter(port_netns(port));
@@ -75,7 +93,8 @@ static int add_stream(struct sender *s, struct xsk_state *x, int stream)
 	if (i < x->num_ios)
 		return 0;
 	x->num_ios++;
-	return port_open(&x->ios[i], port, &x->umems[i], &x->trace);
+	return port_open(&x->ios[i], port, &x->umems[i], &x->options,
+			 &x->trace);
 }
 
 static void xsk_close(struct sender *s)
@@ -100,6 +119,7 @@ static int xsk_open(struct sender *s)
 	if (!x)
 		return fail(-ENOMEM, "cannot allocate: %d streams", s->count);
 	s->private = x;
+	x->options = options_for(s);
 	s->gen = &x->gen;
 	s->streams = x->streams;
 	s->lateness = x->lateness;

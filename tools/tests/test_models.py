@@ -79,8 +79,8 @@ def test_a_bad_study_is_refused_in_one_line_with_key_and_value(changes: dict[str
     ("changes", "key"),
     [
         ({"traffic": {"frame_bytes": 63}}, "traffic.frame_bytes"),
-        ({"traffic": {"frame_bytes": 3517}}, "traffic.frame_bytes"),
-        ({"frame_bytes": [64, 9000]}, "frame_bytes.1"),
+        ({"traffic": {"frame_bytes": 9725}}, "traffic.frame_bytes"),
+        ({"frame_bytes": [64, 9999]}, "frame_bytes.1"),
         ({"method": {"name": "latency", "duration_s": 0.01}}, "method.duration_s"),
     ],
 )
@@ -138,7 +138,7 @@ def test_an_option_given_twice_is_refused() -> None:
 
 _TRAFFIC = st.builds(
     TrafficSpec,
-    frame_bytes=st.integers(64, 3516),
+    frame_bytes=st.integers(64, 9724),
     probe_pps=st.floats(1, 1e6),
     load_pps=st.none() | st.floats(1, 1e9),
     vlan=st.none() | st.integers(1, 4094),

@@ -99,6 +99,10 @@ class Forwarder(ABC, Generic[OptionsT]):
         """None, or the reason why this machine cannot run it as asked."""
         return None
 
+    def one_buffer(self) -> str:
+        """Why no frame may have more than one buffer, as those of more than `ONE_BUFFER_BYTES` have; "": they may."""
+        return ""
+
     def describe(self) -> str:
         """A sentence for the report on what its figures are of; "": nothing next to its name."""
         return ""

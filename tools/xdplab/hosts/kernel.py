@@ -225,6 +225,14 @@ def why_no_tx_skb_budget(host: Host) -> str | None:
     return None
 
 
+def why_no_buffers(host: Host) -> str | None:
+    """None, or why AF_XDP sends no frame of several buffers."""
+    release = host.read("/proc/sys/kernel/osrelease").strip()
+    if version_of(release) < (6, 6):
+        return f"Linux {release} has no AF_XDP frames of several buffers (needs 6.6)"
+    return None
+
+
 @lru_cache(maxsize=64)
 def why_no_tap(host: Host) -> str | None:
     """None, or why no tap device can be made: Open vSwitch has one for its datapath, and one for each bridge."""

@@ -7,7 +7,10 @@ from pydantic import Field, model_validator
 
 from xdplab.model.headers import Departures, FlowSpec
 
-FrameBytes = Annotated[int, Field(ge=64, le=3516)] | Literal["imix"]
+#: The largest frame of one buffer, a page with what the kernel keeps beside it (veth_xdp_set() in drivers/net/veth.c).
+ONE_BUFFER_BYTES = 3516
+#: Up to that of an MTU of 9702 bytes, with a tag: beyond one buffer both tester and forwarder must take several.
+FrameBytes = Annotated[int, Field(ge=64, le=9724)] | Literal["imix"]
 #: Frames per second; or a share of the tester's calibrated top rate on the direct link, as `80%`, at the most of what
 #: the medium carries.
 Rate = Annotated[

@@ -13,9 +13,11 @@ from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, Test
 from xdplab.model.design import TESTER
 from xdplab.model.headers import PORTS
 from xdplab.model.naming import Names
+from xdplab.model.traffic import ONE_BUFFER_BYTES
 from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
 
+_LARGER = ", which one buffer holds; xdpgen takes larger ones"
 #: What a repetition is expected to take next to its traffic, in s.
 _OVERHEAD_S = 1.2
 #: Streams that a tester can tell apart in one trial.
@@ -278,6 +280,11 @@ def _check_frame(point: Point, method: Method[Any], testbed: TestbedSpec, tester
     largest = testbed.mtu + 14 + 4 + (4 if traffic.vlan else 0) - outer  # nor a second one, which Linux does
     smallest = tester.smallest_frame(traffic.ip, traffic.tag_bytes)
     for size in traffic.sizes:
+        if tester.largest_frame < size <= largest:
+            raise InputError(
+                f"frame_bytes: {size} does not fit: tester {tester.name} sends and receives frames of up to "
+                f"{tester.largest_frame:,} bytes{_LARGER if tester.largest_frame == ONE_BUFFER_BYTES else ''}"
+            )
         if not smallest <= size <= largest:
             raise InputError(
                 f"frame_bytes: {size} does not fit: with these headers {tester.name} sends {smallest} to "

@@ -5,6 +5,7 @@ A survey (`xdplab run --dry-run`) and a run ask before any traffic, so that reas
 repetition asks again when it begins.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
@@ -12,6 +13,7 @@ from xdplab.knobs import KnobContext, make_knob
 from xdplab.measure import Method
 from xdplab.model import Path, Point
 from xdplab.model.design import UNSET
+from xdplab.model.traffic import ONE_BUFFER_BYTES
 from xdplab.runner.plan import Plan
 from xdplab.runner.ports import dut_of, ports_of
 from xdplab.runner.settings import Settings
@@ -39,6 +41,7 @@ def refusal(
     """None, or what of a repetition is impossible: a knob, the forwarder, or what the method needs besides."""
     return (
         _of_no_port(point, method, forwarder)
+        or _too_large(point, forwarder, dut.ports)
         or settings.unsupported()
         or _of_work(point, method, forwarder, dut, client)
     )
@@ -86,6 +89,19 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
     return theirs or forwarder.unsupported(dut) or method.unsupported(point, dut, client)
 
 
+def _too_large(point: Point, forwarder: Forwarder[Any], ports: Iterable[Port]) -> str | None:
+    """Its frames, or all that its ports' MTU allows, for which the kernel refuses programs of one buffer."""
+    why, largest = forwarder.one_buffer(), max(point.traffic.sizes)
+    mtu = max((port.mtu for port in ports), default=0)
+    if not why or max(largest, mtu + 18) <= ONE_BUFFER_BYTES:
+        return None
+    what = f"frames of {largest:,} bytes" if largest > ONE_BUFFER_BYTES else f"an MTU of {mtu:,}"
+    return (
+        f"{what}: the limit of {forwarder.name} is {ONE_BUFFER_BYTES:,} bytes at an MTU of {ONE_BUFFER_BYTES - 18:,}: "
+        f"{why}"
+    )
+
+
 def _no_tester(point: Point, testers: TesterPool, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """Its tester is not here, or cannot measure the path."""
     question: tuple[Any, ...] = ("tester", point.tester, point.path)
@@ -111,7 +127,7 @@ def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:
 def _reason(point: Point, testbed: Testbed, plan: Plan, asked: dict[tuple[Any, ...], str | None]) -> str | None:
     """One of its knobs or its forwarder cannot be."""
     forwarder = plan.method.forwarder(point)
-    reason = _of_no_port(point, plan.method, forwarder)
+    reason = _of_no_port(point, plan.method, forwarder) or _too_large(point, forwarder, ports_of(testbed, point))
     if reason:
         return reason
     context = KnobContext(testbed.dut, ports_of(testbed, point), testbed.layout, testbed.cpus)

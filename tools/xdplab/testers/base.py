@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from xdplab.hosts import Host, LocalHost, Running
 from xdplab.model import CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model.traffic import ONE_BUFFER_BYTES
 from xdplab.testbed import Testbed, TesterPorts
 
 #: What a trial may take next to its traffic.
@@ -89,6 +90,8 @@ class Tester(ABC):
     owns_cards: ClassVar[bool] = False
     #: True when more than one CPU sends for a port (`senders` of the testbed file).
     several_senders: ClassVar[bool] = False
+    #: Largest frame that it sends and receives, in bytes with FCS.
+    largest_frame: ClassVar[int] = ONE_BUFFER_BYTES
     #: RFC 2544 clauses it has no figures for, and why.
     cannot: ClassVar[Mapping[str, str]] = {}
     #: Options of `name:option=value,...`; they are given to its constructor. None: it takes none.

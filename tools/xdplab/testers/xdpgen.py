@@ -14,6 +14,7 @@ from pydantic import Field
 
 from xdplab.hosts import Host, Running
 from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.kernel import why_no_buffers
 from xdplab.hosts.waiting import how_it_ended, said_something
 from xdplab.model import (
     Model,
@@ -34,6 +35,9 @@ from xdplab.tools import program_digest
 
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _TRAILER_BYTES, _FCS_BYTES = 18, 4
+#: A live frame has one page, with the kernel's headroom and data in it (bpf/xdpgen/config_check.c).
+_LIVE_BYTES = 3304
+_WHY_XSK = f"frames above {_LIVE_BYTES:,} bytes do not fit the page of a live frame: AF_XDP sends them, from one CPU"
 #: Of the program's answer.
 _DETAIL = ("batch", "started_ns", "ports", "threads", "warmup", "tx_drops_reason")
 
@@ -54,6 +58,7 @@ class Xdpgen(Tester):
     rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
     knows_tunnelled: ClassVar[bool] = True
     several_senders: ClassVar[bool] = True
+    largest_frame: ClassVar[int] = 9724
     options_model: ClassVar[type[Model]] = XdpgenOptions
 
     def __init__(self, options: XdpgenOptions | None = None, *, sender: str = "auto") -> None:
@@ -83,7 +88,10 @@ class Xdpgen(Tester):
         return RxChoice("tc", "no forwarder of this run needs NAPI at the receiver, so its core is spared it")
 
     def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
-        """Figures of each flow are bounded, or a record would explode."""
+        """Figures of each flow are bounded, or a record would explode; for large frames the kernel must have buffers."""
+        host = ports.first.host
+        if max(traffic.sizes) > _LIVE_BYTES and ports.first.in_kernel and (why := why_no_buffers(host)):
+            return f"frame_bytes: {max(traffic.sizes):,}: {why}"
         if self.options.flow_figures and traffic.flows > MAX_FLOWS:
             return f"flow_figures=true: of {MAX_FLOWS:,} flows at the most, and this traffic has {traffic.flows:,}"
         return None
@@ -93,13 +101,19 @@ class Xdpgen(Tester):
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """A line to the process and one from it: it serves all trials until `close`. See `bpf/README.md`."""
-        parts = parts_of(trial, context.layout.tx_cpus[: self.options.senders])
+        large = max(stream.frame_bytes for stream in trial.streams) > _LIVE_BYTES
+        cpus = context.layout.tx_cpus[: self.options.senders]
+        parts = parts_of(trial, cpus[:1] if large else cpus)
         divided = trial.model_copy(update={"streams": tuple(part.stream for part in parts)})
         streams = self._new_flows.objects(divided, context.ports)
         for part, each in zip(parts, streams, strict=True):
             each |= {"tx_cpu": part.cpu} if part.cpu != context.layout.tester_tx else {}
             each |= {"first_flow": part.first_flow} if part.first_flow else {}
-        given = {"streams": streams, "sender": self.sender, "flow_figures": self.options.flow_figures}
+        given = {
+            "streams": streams,
+            "sender": "xsk" if large else self.sender,
+            "flow_figures": self.options.flow_figures,
+        }
         asked = {**_configuration(context, divided), **given}
         place = (context.host, context.workdir)
         if any(each.place != place for each in self._sessions.values()):
@@ -115,7 +129,8 @@ class Xdpgen(Tester):
             self._at_ports = report["sender"] != "live" or context.ports.far
             if session.ends_with_thread:
                 self.close()
-            return _result(report, trial, parts)
+            found = _result(report, trial, parts)
+            return found.model_copy(update={"sender_reason": _WHY_XSK}) if large else found
         except BaseException:
             self.close()  # whatever it does now, it is not for the next trial
             raise

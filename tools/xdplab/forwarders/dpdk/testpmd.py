@@ -83,6 +83,9 @@ class Testpmd(InstanceForwarder[TestpmdOptions, Process]):
         """It must be installed, and be able to have the ports."""
         return not_installed(dut.host) or self.options.unsupported(dut)
 
+    def one_buffer(self) -> str:
+        return self.options.one_buffer()
+
     def start(self, dut: Dut) -> None:
         """Start forwarding on the forwarder's CPU; EAL's main thread keeps house."""
         main = dut.layout.housekeeping[0] if dut.layout.housekeeping else dut.layout.tester_tx

@@ -41,6 +41,13 @@ class PortOptions(RawOptions):
             raise ValueError(f"raw.devargs.{min(ours)}: xdplab gives it itself")
         return self
 
+    def one_buffer(self) -> str:
+        """Why not more, for a forwarder on such ports."""
+        return {
+            "af_xdp": "net_af_xdp opens its sockets for one buffer",
+            "af_packet": "net_af_packet has frames of 2,048 bytes in its rings",
+        }.get(self.port, "")
+
     def not_polled(self, sockets: Iterable[Mapping[str, Any]]) -> str | None:
         """None, or why busy polling that was asked for is not done, once frames have come (`sockets` as read)."""
         asked = self.port == "af_xdp" and self.busy_budget > 0 and "busy_budget" in self.model_fields_set

@@ -331,6 +331,9 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         reason = super().cannot_change(kind, dut)
         return no_further_queue(dut, self.options.n_rxq) if kind == "queue-added" and not reason else reason
 
+    def one_buffer(self) -> str:
+        return "" if self.options.multi_buffer else "its XDP program and sockets take one buffer; multi_buffer=true"
+
     def required_knobs(self) -> dict[str, int]:
         """Hugepages for the UMEMs are reserved and given back by the run."""
         if self.options.umem_hugepages != "2M":
@@ -488,6 +491,9 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
                 "its UMEM for smaller than it is, and the kernel refuses what is sent from its end; hugepages=true"
             )
         return reason or self.options.unsupported(dut)
+
+    def one_buffer(self) -> str:
+        return self.options.one_buffer()
 
     def _dpdk(self, host: Host) -> tuple[int, ...]:
         """Release of the DPDK that is linked in."""

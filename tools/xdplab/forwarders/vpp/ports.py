@@ -50,6 +50,9 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
     plugin: ClassVar[str] = "af_xdp"
     creates: ClassVar[str] = AF_XDP
 
+    def one_buffer(self) -> str:
+        return "" if self.options.multi_buffer else "its XDP program and sockets take one buffer; multi_buffer=true"
+
     def unsupported(self, dut: Dut) -> str | None:
         """Zero-copy needs a driver that has it; veth has not."""
         ports = [port.ifname for port in dut.ports] if self.options.zero_copy == "zero-copy" else []
@@ -180,6 +183,9 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
                 f"leave these drivers out): {words}"
             )
         return [by_mac[port.mac] for port in dut.ports]
+
+    def one_buffer(self) -> str:
+        return self.options.one_buffer()
 
     def ineffective(self) -> str | None:
         return self.options.not_polled(sockets_in_use(self, self.instance.dut))

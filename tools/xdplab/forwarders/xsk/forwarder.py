@@ -65,6 +65,9 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
             return {}
         return {"hugepages_2m": _PORTS + math.ceil(self.options.umem_bytes / _HUGEPAGE_BYTES)}
 
+    def one_buffer(self) -> str:
+        return "it has sockets and slots for one buffer"
+
     def unsupported(self, dut: Dut) -> str | None:
         """The program must be built; zero-copy needs a driver that has it, a budget for sending a kernel."""
         without = why_not_built("xsk")

@@ -91,6 +91,12 @@ class Forwarder(ABC, Generic[OptionsT]):
     pipelines: ClassVar[tuple[str, ...]] = (CROSS.kind,)
     #: True when it only exists on the fake testbed.
     simulated: ClassVar[bool] = False
+    #: True of a device that is not started here: it stands between a0 and c0 of a testbed file without b0 and b1.
+    external: ClassVar[bool] = False
+    #: RFC 2544 clauses it has no figures for, and why.
+    cannot: ClassVar[Mapping[str, str]] = {}
+    #: MAC addresses that frames from A and from C are sent to, of a device that routes; None: each to the other's.
+    routers: tuple[str, str] | None = None
 
     def __init__(self, options: OptionsT) -> None:
         self.options = options

@@ -47,6 +47,7 @@ class TestbedSpec(Model):
     `embedded` builds namespaces and veth pairs on this machine; `fake` simulates all of it without root; `hosts` are
     real machines over SSH. There the ports say the roles: A has a0, B has b0 and b1, C has c0, and d0-d1 is a direct
     link between tester ports. A and C may be one machine with two ports. With one cable, a0-b0, path `hairpin` is all.
+    With a0 and c0 alone, what stands between them is forwarder `external`.
     """
 
     __test__ = False  # the name is the field's term, not a pytest class
@@ -96,7 +97,12 @@ class TestbedSpec(Model):
     @property
     def one_cable(self) -> bool:
         """Whether the forwarder has one port, out of which frames go that came in by it."""
-        return self.kind == "hosts" and "b1" not in self.ports
+        return self.kind == "hosts" and "b0" in self.ports and "b1" not in self.ports
+
+    @property
+    def external(self) -> bool:
+        """Whether what forwards is none of the file's hosts, and is not started here."""
+        return self.kind == "hosts" and "b0" not in self.ports
 
     @property
     def usual_path(self) -> Literal["through", "hairpin", "reflect"]:
@@ -118,14 +124,18 @@ class TestbedSpec(Model):
             return self
         if self.cpus is not None:
             raise ValueError("cpus: give them to each of the hosts")
-        halves = [pair for pair in (("b1", "c0"), ("d0", "d1")) if (pair[0] in self.ports) != (pair[1] in self.ports)]
-        if halves or {"a0", "b0"} - set(self.ports):
-            wanted = "a0 and b0 are needed, b1 with c0 or neither, d0 with d1 or neither"
+        pairs = (("d0", "d1"),) if {"a0", "c0"} == {*self.ports} - {"d0", "d1"} else (("b1", "c0"), ("d0", "d1"))
+        halves = [pair for pair in pairs if (pair[0] in self.ports) != (pair[1] in self.ports)]
+        if halves or (len(pairs) == 2 and {"a0", "b0"} - set(self.ports)):
+            wanted = (
+                "a0 and b0 are needed, b1 with c0 or neither, d0 with d1 or neither; or a0 and c0 without b0 and b1, "
+                "for forwarder external"
+            )
             raise ValueError(f"ports: {wanted}; there are {_and(self.ports)}")
         unknown = {port.host for port in self.ports.values()} - set(self.hosts)
         if unknown:
             raise ValueError(f"ports: host {_and(unknown)} is not under hosts, which has {_and(self.hosts)}")
-        if not self.one_cable and self.ports["b0"].host != self.ports["b1"].host:
+        if not self.one_cable and not self.external and self.ports["b0"].host != self.ports["b1"].host:
             raise ValueError("ports: b0 and b1 must be on one host, where the forwarder runs")
         near, far = self.ports["a0"], self.ports.get("c0", self.ports["a0"])
         direct = [self.ports[role].host for role in ("d0", "d1") if role in self.ports]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from xdplab.forwarders import Forwarder
 from xdplab.measure import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
@@ -104,6 +105,8 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         raise InputError(
             f"study {study.name}: path: {beyond} needs b1 and c0, and {testbed.name} has one cable; give path: hairpin"
         )
+    for point in points:
+        _check_device(testbed, method.forwarder(point))
     fake = testbed.kind == "fake"
     by_name = dict(zip(study.all_testers, testers, strict=True))
     for tester in testers:
@@ -198,6 +201,19 @@ def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool)
     if simulated != fake:
         kind = "simulated" if simulated else "real"
         raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; the two cannot be combined")
+
+
+def _check_device(testbed: TestbedSpec, forwarder: Forwarder[Any]) -> None:
+    if testbed.external and not forwarder.external:
+        raise InputError(
+            f"forwarder {forwarder.name}: testbed {testbed.name} has no b0, where it would run; what stands between "
+            "its a0 and c0 is forwarder external"
+        )
+    if forwarder.external and not testbed.external:
+        raise InputError(
+            f"forwarder {forwarder.name}: testbed {testbed.name} has a place for forwarders that are started; give a "
+            "file of kind hosts with a0 and c0, and without b0 and b1"
+        )
 
 
 def _check_loop(point: Point, study: StudySpec, tester: Tester) -> None:

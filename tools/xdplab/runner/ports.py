@@ -3,7 +3,7 @@
 
 import dataclasses
 
-from xdplab.forwarders import Dut
+from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.node import in_its_place
 from xdplab.forwarders.registry import is_direct
 from xdplab.forwarders.work import other_rules
@@ -12,8 +12,8 @@ from xdplab.testbed import Port, Testbed, TesterPorts
 
 
 def ports_of(testbed: Testbed, point: Point) -> tuple[Port, ...]:
-    """The forwarder's: one on `hairpin`, none where A and C are connected directly."""
-    if is_direct(point.forwarder):
+    """The forwarder's: one on `hairpin`, none where A and C are connected directly, or by somebody's device."""
+    if testbed.spec.external or is_direct(point.forwarder):
         return ()
     return tuple(testbed.ports[role] for role in (("b0",) if point.path is Path.HAIRPIN else ("b0", "b1")))
 
@@ -45,6 +45,8 @@ def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
     ports = dataclasses.replace(testbed.tester_ports(point.path), added_bytes=point.pipeline.added_bytes)
     first, last = in_its_place(point.pipeline, (ports.first, ports.last))
     ports = dataclasses.replace(ports, first=first, last=last)
+    if testbed.spec.external:
+        return dataclasses.replace(ports, routers=make_forwarder(point.forwarder).routers)
     if not point.pipeline.routed:
         return ports
     b0 = testbed.ports["b0"]

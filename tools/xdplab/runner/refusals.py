@@ -55,6 +55,9 @@ def _of_no_port(point: Point, method: Method[Any], forwarder: Forwarder[Any]) ->
         if method.at_interfaces:
             return f"method {method.name} needs interfaces of the kernel, and {driver} leaves none"
         return at_ports and f"knob {at_ports}: it belongs to the kernel's driver; {driver} has settings of its own"
+    if forwarder.external:
+        known = next((knob for knob, value in point.knobs.items() if value != UNSET), None)
+        return known and f"knob {known}: nothing is set on a device that xdplab did not start"
     if forwarder.pipelines:
         return None
     if not method.own_ends:

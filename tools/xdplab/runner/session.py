@@ -90,6 +90,7 @@ class PointSession:
         repetition, method, testbed, tester = context.repetition, context.method, context.testbed, context.tester
         self._repetition = repetition
         self._method = method
+        self._forwarder = method.forwarder(repetition.point)
         self.point = repetition.point
         self.number = repetition.number
         self._testbed = testbed
@@ -98,10 +99,9 @@ class PointSession:
         self._calibration = context.calibration
         self._emit = context.emit
         self.ceiling_pps = context.ceiling_pps
-        self.cannot = tester.cannot
+        self.cannot = {**tester.cannot, **self._forwarder.cannot}
         self.progress = context.progress
         self._workdir = testbed.folder_on(testbed.tester_host)
-        self._forwarder = method.forwarder(repetition.point)
         wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
         knobs = KnobContext(testbed.dut, ports_of(testbed, self.point), testbed.layout, testbed.cpus)
         self._settings = Settings(testbed.lock, knobs, wanted)
@@ -149,8 +149,8 @@ class PointSession:
 
     @property
     def _middle(self) -> Port:
-        """A port of the forwarder's host, whether this forwarder has it or not."""
-        return self._testbed.ports["b0"]
+        """A port of the forwarder's host, whether this forwarder has it or not; of an external device the tester's."""
+        return self._testbed.ports["a0" if self._testbed.spec.external else "b0"]
 
     def carry_out(self, before: str = "") -> None:
         """The whole repetition; what goes wrong becomes a record, except `Interrupted` and a failed restore.
@@ -406,7 +406,8 @@ class PointSession:
         now = counting.counters() if counting else {}
         use = between(before, after)
         disturbance = taken_away(result, use, self._dut)
-        whole = result.restart_own_ns is None  # else the process that ended took its time with it
+        # else the process that ended took its time with it, or the CPUs are another machine's
+        whole = result.restart_own_ns is None and not self._forwarder.external
         cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
         return self._record(

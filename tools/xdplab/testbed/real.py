@@ -56,8 +56,8 @@ class HostsTestbed:
 
     @property
     def dut(self) -> SshHost:
-        """The host of b0 and b1."""
-        return self._host_of["b0"]
+        """The host of b0 and b1; of an external device the tester's, where nothing of it is."""
+        return self._host_of["a0" if self.spec.external else "b0"]
 
     @property
     def tester_host(self) -> SshHost:

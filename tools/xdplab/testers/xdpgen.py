@@ -88,7 +88,7 @@ class Xdpgen(Tester):
         return RxChoice("tc", "no forwarder of this run needs NAPI at the receiver, so its core is spared it")
 
     def supports_traffic(self, traffic: TrafficSpec, ports: TesterPorts) -> str | None:
-        """Figures of each flow are bounded, or a record would explode; for large frames the kernel must have buffers."""
+        """Figures of each flow are bounded, or a record would explode; large frames need a kernel that sends them."""
         host = ports.first.host
         if max(traffic.sizes) > _LIVE_BYTES and ports.first.in_kernel and (why := why_no_buffers(host)):
             return f"frame_bytes: {max(traffic.sizes):,}: {why}"

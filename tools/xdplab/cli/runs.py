@@ -61,16 +61,26 @@ def show(
 
 def report(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
+    sheet: Annotated[bool, typer.Option("--sheet", help="make a sheet to sign, sheet.pdf, instead")] = False,
+    operator: Annotated[str, typer.Option("--operator", help="of the sheet: who is responsible for the test")] = "",
     results: ResultsThere = None,
 ) -> None:
-    """Draw the report of a run again.
+    """Draw the report of a run again, or make a sheet to sign of it.
 
-    Example: xdplab report latest
+    Example: xdplab report latest --sheet --operator "A. Smith"
     """
     from xdplab.analysis.run import Run
+    from xdplab.model import InputError
     from xdplab.report import write_report
 
+    if operator and not sheet:
+        raise InputError("report: --operator is of the sheet; give --sheet")
     read = Run.named(run, results or results_folder())
+    if sheet:
+        from xdplab.report.sheet import write_sheet
+
+        print(write_sheet(read, operator))
+        return
     write_report(read)
     print(read.report)
 

@@ -245,6 +245,11 @@ class Method(ABC, Generic[SpecT]):
         """None, or why this machine lacks what it needs next to forwarder and tester."""
         return None
 
+    @property
+    def clause(self) -> str:
+        """The one that is all it measures, as `cannot` of testers and forwarders calls it; "": it has others."""
+        return ""
+
     def around(self, session: Session) -> AbstractContextManager[None]:
         """What stands from before the forwarder's start until after its stop."""
         return nullcontext()

@@ -9,9 +9,10 @@ from typing import Literal
 
 from xdplab.model.errors import Missing
 
-Extra = Literal["ssh", "sweeps", "vpp"]
+Extra = Literal["sheet", "ssh", "sweeps", "vpp"]
 #: Extra of pyproject.toml -> the module that is imported, and the library that has it.
 _LIBRARIES: dict[Extra, tuple[str, str]] = {
+    "sheet": ("weasyprint", "weasyprint"),
     "ssh": ("asyncssh", "asyncssh"),
     "sweeps": ("sklearn", "scikit-learn"),
     "vpp": ("vpp_papi", "vpp-papi"),

@@ -18,10 +18,11 @@ from xdplab.analysis.sweep.effects import p_words
 from xdplab.analysis.words import with_reason
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.point import PointSummary
-from xdplab.model import Interrupted, Missing, Point, TrialRecord, XdplabError, plain
+from xdplab.model import InputError, Interrupted, Missing, Point, StudySpec, TrialRecord, XdplabError, plain
 from xdplab.model.published import published_figure, span
 from xdplab.report import describe, duration
 from xdplab.report.log import link_from, points_in_log, run_in_log
+from xdplab.results import RunFolder, find_run
 from xdplab.runner import Listener, Plan
 
 
@@ -56,6 +57,21 @@ class RobotListener(Listener):
         self.note(f"{self._called(point)} #{record.repetition + 1}: {describe(record)}   [left {left}]")
 
 
+def _unfinished(name: str, study: StudySpec, changes: dict[str, Any]) -> RunFolder:
+    """The run to go on with.
+
+    Raises:
+        InputError: it is of another study, or variables would change it.
+    """
+    found = find_run(name, app.results_folder())
+    theirs = app.study_of(found).name
+    if theirs != study.name:
+        raise InputError(f"RESUME: run {found.name} is of study {theirs}, and this suite runs {study.name}")
+    if changes:
+        raise InputError(f"RESUME: a run goes on with its own study; leave out {', '.join(changes)}")
+    return found
+
+
 #: Statuses of a point that has its figures.
 _MEASURED = ("ok",)
 
@@ -76,10 +92,11 @@ class XdplabLibrary:
         return self.read
 
     @keyword
-    def run_study(self, study_file: str, /, only: Sequence[str] = (), **changes: Any) -> None:
+    def run_study(self, study_file: str, /, only: Sequence[str] = (), resume: str = "", **changes: Any) -> None:
         """Execute a study file, with some of its keys replaced (`repetitions=3`, `traffic.probe_pps=50000`).
 
-        `only`: titles of the forwarders to keep. Empty values are left out, so that a suite's variables may be empty.
+        `only`: titles of the forwarders to keep. `resume`: a run of this study to go on with, however it ended, with
+        the study as that run has it. Empty values are left out, so that a suite's variables may be empty.
         Programs that options name must be in the variable ALLOW_PROGRAM, one or several with blanks between.
         Bad input ends the whole suite; where this machine has not got what all of it needs, such as an optional
         program, it is skipped with what that is.
@@ -88,8 +105,9 @@ class XdplabLibrary:
             given = {key: value for key, value in changes.items() if value not in ("", None, [])}
             study = app.read_study(app.find_study(study_file), given)
             study = app.with_forwarders(study, only) if only else study
-            prepared = app.prepare(study, _allowed_programs())
-            folder, outcome = app.run_study(prepared, RobotListener(), app.results_folder())
+            unfinished = _unfinished(resume, study, given) if resume else None
+            prepared = app.prepare(app.study_of(unfinished) if unfinished else study, _allowed_programs())
+            folder, outcome = app.run_study(prepared, RobotListener(), app.results_folder(), unfinished)
         except Missing as exc:
             raise SkipExecution(str(exc)) from None
         except XdplabError as exc:

@@ -29,7 +29,7 @@ def refusals(plan: Plan, testbed: Testbed, testers: TesterPool) -> dict[str, str
     for point in plan.points:
         own_ends = plan.method.own_ends
         reason = None if own_ends else _no_tester(point, testers, asked) or _no_one_way(point, testbed, plan)
-        reason = reason or _reason(point, testbed, plan, asked)
+        reason = reason or _no_clause(point, plan, testers) or _reason(point, testbed, plan, asked)
         if reason:
             found[point.id] = reason
     return found
@@ -111,6 +111,13 @@ def _no_tester(point: Point, testers: TesterPool, asked: dict[tuple[Any, ...], s
     if question not in asked:
         asked[question] = testers.missing(point)
     return asked[question]
+
+
+def _no_clause(point: Point, plan: Plan, testers: TesterPool) -> str | None:
+    """All that the method measures is a clause for which tester or forwarder has no figures."""
+    cannot = {**testers.of(point).cannot, **plan.method.forwarder(point).cannot} if plan.method.clause else {}
+    reason = cannot.get(plan.method.clause)
+    return reason and f"{plan.method.clause} (RFC 2544 section 26): {reason}"
 
 
 def _no_one_way(point: Point, testbed: Testbed, plan: Plan) -> str | None:

@@ -39,9 +39,12 @@ class TesterPool:
         host = self._testbed.tester_host
         return {name: text for tester in self._by_name.values() for name, text in tester.versions(host).items()}
 
+    def of(self, point: Point) -> Tester:
+        return self._by_name[point.tester or self._first]
+
     def missing(self, point: Point) -> str | None:
         """Why the tester of a point cannot measure it, or None."""
-        tester = self._by_name[point.tester or self._first]
+        tester = self.of(point)
         reason = (
             _no_cards(tester, self._testbed)
             or _no_senders(tester, self._testbed)

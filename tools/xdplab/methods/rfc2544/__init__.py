@@ -21,6 +21,7 @@ from xdplab.methods.rfc2544.clauses import (
     recovery,
     reset,
 )
+from xdplab.methods.rfc2544.deviations import deviations
 from xdplab.methods.rfc2544.figures import (
     CLAUSE_NAMES,
     FORWARDING_RATE,
@@ -76,6 +77,10 @@ class Rfc2544(Method[Rfc2544Spec]):
         figure_column(FORWARDING_RATE, "kpps at overload"),
         *LOAD_COLUMNS,
     )
+
+    @property
+    def clause(self) -> str:
+        return "" if self.spec.name == "rfc2544" else self.spec.name
 
     @property
     def one_way(self) -> bool:
@@ -193,6 +198,10 @@ class Rfc2544(Method[Rfc2544Spec]):
         steps = ablation(page.run, page.summaries, page.trials)
         ablated = [page.section(self, "ablation.html.j2", steps=steps)] if steps else []
         return [*ablated, *rfc2544_section(self, page), page.pictures()]
+
+    def remarks(self, run: RunRecord) -> list[str]:
+        """Each deviation from the RFC."""
+        return [f"Deviates from RFC 2544 {each}." for each in deviations(self.spec, run.study)]
 
 
 #: What each clause journals.

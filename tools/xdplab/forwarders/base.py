@@ -81,6 +81,10 @@ class Forwarder(ABC, Generic[OptionsT]):
     options_model: ClassVar[type[Model]] = NoOptions
     #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
     redirects: bool = False
+    #: True when that is not known before a run has looked (`runner/look.py`).
+    redirects_unknown: bool = False
+    #: True when it forwards from A to C only.
+    one_way: bool = False
     #: True when a driver of its own has its ports: the run takes these from the kernel, and gives them back.
     takes_ports: bool = False
     #: How long after its start it may let no frame through.

@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path, PurePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -17,13 +17,16 @@ from xdplab.model import Model, NamesProgram
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 #: What stands for what in an argument: the second port is the first one on path `hairpin`.
-_KNOWN = ("port_a", "port_b", "cpu", "folder")
+_KNOWN = ("port_a", "port_b", "mac_a", "mac_b", "tester_mac_a", "tester_mac_c", "cpu", "folder")
+#: A file system for pins of its own over /sys/fs/bpf, in a mount namespace that goes with it: nothing stays pinned.
+_WITH_BPFFS = ("unshare", "--mount", "--", "sh", "-c", 'mount -t bpf bpf /sys/fs/bpf && exec "$@"', "sh")
 
 
 class CommandOptions(Model):
     """Of a program of the user's."""
 
-    #: Program and arguments; in them `{port_a}`, `{port_b}`, `{cpu}` (the forwarder's), `{folder}` (for its files) are
+    #: Program and arguments; in them `{port_a}`, `{port_b}`, their MAC addresses `{mac_a}`, `{mac_b}`, those of the
+    #: tester's ports `{tester_mac_a}`, `{tester_mac_c}`, `{cpu}` (the forwarder's), `{folder}` (for its files) are
     #: replaced. It is found on PATH of the middle host, or at its path there.
     argv: Annotated[
         tuple[str, ...],
@@ -33,8 +36,13 @@ class CommandOptions(Model):
     ]
     #: How long after its start it may let no frame through.
     ready_s: float = Field(default=10.0, gt=0, le=300)
-    #: It sends by XDP redirect or XDP_TX, so the peers of veth ports are given NAPI.
-    redirects: bool = False
+    #: Whether it sends by XDP redirect, for which peers of veth ports are given NAPI. None: the run starts it once
+    #: before it measures, and looks.
+    redirects: bool | None = None
+    #: It forwards from port A to port B only.
+    one_way: bool = False
+    #: `own`: /sys/fs/bpf is a file system of its own, which is empty and goes with it; `host`: it is the host's.
+    bpffs: Literal["own", "host"] = "own"
 
     @model_validator(mode="after")
     def _placeholders(self) -> "CommandOptions":
@@ -58,7 +66,9 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
 
     def __init__(self, options: CommandOptions) -> None:
         super().__init__(options)
-        self.redirects = options.redirects
+        self.redirects = bool(options.redirects)
+        self.redirects_unknown = options.redirects is None
+        self.one_way = options.one_way
         self.silent_s = options.ready_s
 
     @property
@@ -79,9 +89,20 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
     def start(self, dut: Dut) -> None:
         """Start it: that frames come through, which the run waits for, says that it is ready."""
         first, last = dut.ports[0], dut.ports[-1]
-        known = {"port_a": first.ifname, "port_b": last.ifname, "cpu": dut.layout.forwarder, "folder": dut.rundir}
+        peers = dut.peers or dut.ports
+        known = {
+            "port_a": first.ifname,
+            "port_b": last.ifname,
+            "mac_a": first.mac,
+            "mac_b": last.mac,
+            "tester_mac_a": peers[0].mac,
+            "tester_mac_c": peers[-1].mac,
+            "cpu": dut.layout.forwarder,
+            "folder": dut.rundir,
+        }
+        own = _WITH_BPFFS if self.options.bpffs == "own" else ()
         running = dut.host.start(
-            self.options.with_values(known),
+            [*own, *self.options.with_values(known)],
             log=dut.rundir / "log",
             cpus=[dut.layout.forwarder],
             env={"LIBXDP_SKIP_DISPATCHER": "1"},

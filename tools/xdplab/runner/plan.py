@@ -107,6 +107,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         )
     for point in points:
         _check_device(testbed, method.forwarder(point))
+        _check_ways(point, method.forwarder(point))
     fake = testbed.kind == "fake"
     by_name = dict(zip(study.all_testers, testers, strict=True))
     for tester in testers:
@@ -201,6 +202,13 @@ def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool)
     if simulated != fake:
         kind = "simulated" if simulated else "real"
         raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; the two cannot be combined")
+
+
+def _check_ways(point: Point, forwarder: Forwarder[Any]) -> None:
+    both = point.path is not Path.THROUGH or point.traffic.bidirectional
+    if forwarder.one_way and both:
+        how = "traffic.bidirectional" if point.path is Path.THROUGH else f"path {point.path}"
+        raise InputError(f"forwarder {point.forwarder.title}: one_way=true: it lets nothing back, and {how} needs that")
 
 
 def _check_device(testbed: TestbedSpec, forwarder: Forwarder[Any]) -> None:

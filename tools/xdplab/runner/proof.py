@@ -56,8 +56,8 @@ def prove(
     raise Unsupported(idle)
 
 
-def _directions(point: Point) -> tuple[Literal["forward", "backward"], ...]:
-    both = point.path is Path.THROUGH and not point.pipeline.one_way
+def _directions(point: Point, forwarder: Forwarder[Any]) -> tuple[Literal["forward", "backward"], ...]:
+    both = point.path is Path.THROUGH and not point.pipeline.one_way and not forwarder.one_way
     return ("forward", "backward") if both else ("forward",)
 
 
@@ -87,7 +87,7 @@ def prove_path(
             direction=direction,
             **{**traffic.headers, "flows": 1},
         )
-        for direction in _directions(point)
+        for direction in _directions(point, forwarder)
     )
     deadline: float | None = None  # from the first trial on: some testers start a program with it
     warmups_s = _PROOF_WARMUPS_S if lasting else (0.0,)

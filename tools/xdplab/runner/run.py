@@ -33,6 +33,7 @@ from xdplab.model import (
     JournalFailed,
     LinkLost,
     NothingMeasurable,
+    Point,
     RunRecord,
     Steps,
     StudySpec,
@@ -44,6 +45,7 @@ from xdplab.results import RunFolder, trials_by_point
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
 from xdplab.runner.listener import Listener
+from xdplab.runner.look import redirects_by_xdp
 from xdplab.runner.low_latency import LowLatency
 from xdplab.runner.plan import Plan, Repetition, why_alone
 from xdplab.runner.refusals import refusals
@@ -213,7 +215,7 @@ class StudyRun:
         if has_system_setting(self._plan, supported):
             self._locks.append(SystemLock(self._testbed.system))
             self._locks[-1].acquire()
-        redirects = any(self._plan.method.forwarder(point).redirects for point in supported)
+        redirects = any(self._plan.method.forwarder(point).redirects for point in supported) or self._look(supported)
         earlier = _calibrations(self._job.earlier)
         note, progress = self._listener.note, self._listener.progress
         kept = Calibrations(
@@ -251,6 +253,19 @@ class StudyRun:
             self._job.journal.repair()
         self._job.journal.head(record)
         return record
+
+    def _look(self, points: Iterable[Point]) -> bool:
+        """Whether a program of which it is not known transmits by XDP; each is started once."""
+        unknown = {point.forwarder.title: point for point in points}
+        for title, point in unknown.items():
+            if not self._plan.method.forwarder(point).redirects_unknown or self._plan.method.own_ends:
+                continue
+            forwarder = self._plan.method.forwarder(point)
+            found = redirects_by_xdp(point, forwarder, self._testbed, self._testbed.layout, self._testers.look(point))
+            self._listener.note(f"{title}: {'redirects' if found else 'does not redirect'} by XDP, as its ports count")
+            if found:
+                return True
+        return False
 
     def _look_around(self) -> tuple[dict[str, str], Environment]:
         """Versions, and the environment; points that cannot be measured are left out."""

@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from xdplab.measure import Method
-from xdplab.model import Calibration, InputError, Path, Point, StudySpec, TrafficSpec, Unsupported, do_each
+from xdplab.model import (
+    Calibration,
+    InputError,
+    Path,
+    Point,
+    StudySpec,
+    TrafficSpec,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    do_each,
+)
 from xdplab.model.inventory import PortRole
 from xdplab.runner.calibrations import Calibrations, reused_note
 from xdplab.runner.plan import Plan
@@ -85,6 +96,19 @@ class TesterPool:
         folder = self._testbed.folder_on(host)
         host.make_folder(folder)
         return TesterContext(ports, self._testbed.layout, choice.program, folder, host)
+
+    def look(self, point: Point) -> Callable[[TrialSpec], TrialResult]:
+        """Trials of the point's tester that take redirected frames, before receive programs are chosen."""
+        tester = self.of(point)
+        context = self._context(tester_ports_of(self._testbed, point), tester.choose_rx(redirects=True))
+
+        def send(spec: TrialSpec) -> TrialResult:
+            try:
+                return tester.run(context, spec)
+            finally:
+                tester.close()
+
+        return send
 
     def take(self, point: Point) -> tuple[Tester, str, float, Calibration | None]:
         """The tester of a point, its receive program, top load and calibration; the others let go of the ports."""

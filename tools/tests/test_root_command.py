@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of the user's as forwarder `command`: what they send by, one-way, addresses, pins."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab.ovs_host import forwarder
+from lab.rooted import Lab
+from lab.studies import a_testbed, study
+
+from xdplab.model import InputError
+from xdplab.runner import make_plan
+from xdplab.testers import make_tester
+from xdplab.tools import project_root
+
+FWD = str(project_root() / "bpf" / "build" / "xdpfwd")
+ARGV = [FWD, "--if0={port_a}", "--if1={port_b}", "--mode=native"]
+#: Ends with a word unless the addresses are those of the ports, and there is a file system for pins, and it is empty.
+SCRIPT = f"""#!/bin/sh
+[ "$(cat /sys/class/net/$1/address) $(cat /sys/class/net/$2/address)" = "$3 $4" ] || {{ echo ports; exit 3; }}
+case "$5 $6" in 02:*:61:00\\ 02:*:63:00) ;; *) echo tester $5 $6; exit 3 ;; esac
+[ "$(stat --file-system --format %T /sys/fs/bpf)" = bpf_fs ] || {{ echo no bpffs; exit 3; }}
+mkdir /sys/fs/bpf/mine || exit 3
+exec {FWD} --if0=$1 --if1=$2 --mode=native
+"""
+
+
+def command(argv: list[str], **options: Any) -> dict[str, Any]:
+    return {"name": "command", "label": Path(argv[0]).name, "options": {"argv": argv, **options}}
+
+
+@pytest.mark.root
+def test_a_program_that_redirects_is_found_to_and_works_alone(lab: Lab) -> None:
+    done = lab.run(tester="xdpgen", forwarders=[command(ARGV)], options=["--allow-program", FWD])
+    assert done.code == 0, done.err
+    assert "xdpfwd: redirects by XDP, as its ports count" in done.out + done.err
+    assert lab.newest().load().rx_program == "xdp"
+    assert [row["status"] for row in lab.rows()] == ["ok"]
+    lab.assert_nothing_left()
+
+
+@pytest.mark.root
+def test_one_that_does_not_spares_the_forwarders_core_the_receivers_napi(lab: Lab) -> None:
+    xsk = {"role": "forward", "ports": [{"ifname": "{port_a}"}, {"ifname": "{port_b}"}]}
+    script = lab.folder / "app"
+    text = str(xsk).replace("'", '"').replace("{port_a}", "$1").replace("{port_b}", "$2")
+    app = project_root() / "bpf" / "build" / "xsk"
+    script.write_text(f"#!/bin/sh\nexec {app} - <<END\n{text}\nEND\n", encoding="utf-8")
+    script.chmod(0o755)
+    argv = [str(script), "{port_a}", "{port_b}"]
+    done = lab.run(tester="xdpgen", forwarders=[command(argv)], options=["--allow-program", str(script)])
+    assert done.code == 0, done.err
+    assert "app: does not redirect by XDP, as its ports count" in done.out + done.err
+    assert lab.newest().load().rx_program == "tc"
+    lab.assert_nothing_left()
+
+
+@pytest.mark.root
+def test_it_knows_the_addresses_and_pins_to_a_file_system_of_its_own(lab: Lab) -> None:
+    script = lab.folder / "pins"
+    script.write_text(SCRIPT, encoding="utf-8")
+    script.chmod(0o755)
+    argv = [str(script), "{port_a}", "{port_b}", "{mac_a}", "{mac_b}", "{tester_mac_a}", "{tester_mac_c}"]
+    asked = {"tester": "xdpgen", "forwarders": [command(argv)], "repetitions": 2}
+    done = lab.run(**asked, options=["--allow-program", str(script)])
+    assert done.code == 0, done.err
+    assert not Path("/sys/fs/bpf/mine").exists()
+    lab.assert_nothing_left()
+
+
+@pytest.mark.root
+def test_one_that_forwards_one_way_is_proven_one_way(lab: Lab) -> None:
+    one = [FWD, "--if0={port_a}", "--if1={port_b}", "--mode=native"]
+    done = lab.run(tester="xdpgen", forwarders=[command(one, one_way=True)], options=["--allow-program", FWD])
+    assert done.code == 0, done.err
+    lab.assert_nothing_left()
+
+
+def test_what_needs_a_way_back_is_refused() -> None:
+    spec = command(["/bin/true"], one_way=True)
+    assert forwarder("command:argv=/bin/true,one_way=true").one_way
+    tester = make_tester("xdpgen")
+    for changes, what in (({"path": "reflect"}, "path reflect"), ({"traffic": {"bidirectional": True}}, "traffic.bid")):
+        asked = study(forwarders=[spec], tester="xdpgen", testbed="embedded", **changes)
+        with pytest.raises(InputError, match=f"one_way=true: it lets nothing back, and {what}"):
+            make_plan(asked, a_testbed("embedded"), tester)
+
+
+def test_placeholders_that_there_are_not_are_named() -> None:
+    with pytest.raises(
+        InputError, match=r"argv: \{mac_c\}: there is only \{port_a\}, \{port_b\}, \{mac_a\}, \{mac_b\}, "
+    ):
+        forwarder("command:argv=/bin/true {mac_c}")
+    assert os.access(FWD, os.X_OK)

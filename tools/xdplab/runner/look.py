@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a program of the user's transmits by XDP: looked at once, before a run chooses how its testers receive."""
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from xdplab.forwarders import Forwarder
+from xdplab.hosts import Host
+from xdplab.hosts.kernel import detach_xdp, is_veth
+from xdplab.model import CpuLayout, Point, StreamSpec, TrialResult, TrialSpec, XdplabError, do_each
+from xdplab.runner.ports import dut_of
+from xdplab.testbed import Testbed
+
+#: What veth counts of frames that it is given by XDP redirect, or that its program sends back (veth.c).
+_BY_XDP = re.compile(r"^ *(?:tx_queue_\d+_xdp_xmit(?:_errors)?|rx_queue_\d+_xdp_tx(?:_errors)?): (\d+)$", re.MULTILINE)
+_TRIAL = TrialSpec(streams=(StreamSpec(kind="load", pps=1000, frame_bytes=64),), duration_s=0.05, drain_s=0.05)
+
+
+def redirects_by_xdp(
+    point: Point,
+    forwarder: Forwarder[object],
+    testbed: Testbed,
+    layout: CpuLayout,
+    send: Callable[[TrialSpec], TrialResult],
+) -> bool:
+    """Whether it does, as the counters of its ports say once frames have come through; False on other ports than veth.
+
+    `send`: with receivers that take redirected frames. A program that does not start, or lets nothing through, is
+    taken not to; the proof of its path says why.
+    """
+    dut = dut_of(testbed, point, layout)
+    if not all(port.in_kernel and is_veth(port.host, port.ifname) for port in dut.ports):
+        return False
+    before = [_by_xdp(port.host, port.ifname) for port in dut.ports]
+    dut.host.remove_folder(dut.rundir)
+    dut.host.make_folder(dut.rundir)
+    try:
+        with suppress(XdplabError):
+            forwarder.start(dut)
+            _until_through(forwarder, send)
+        return [_by_xdp(port.host, port.ifname) for port in dut.ports] != before
+    finally:
+        do_each(
+            "the look at a program",
+            forwarder.stop,
+            *(lambda port=port: detach_xdp(port.host, port.ifname) for port in dut.ports),  # type: ignore[misc]
+            lambda: dut.host.remove_folder(dut.rundir),
+        )
+
+
+def _until_through(forwarder: Forwarder[object], send: Callable[[TrialSpec], TrialResult]) -> None:
+    """Until frames arrive, or it may be silent no longer, or has ended."""
+    deadline = time.monotonic() + forwarder.silent_s
+    while not send(_TRIAL).received and forwarder.crashed() is None and time.monotonic() < deadline:
+        continue
+
+
+def _by_xdp(host: Host, ifname: str) -> int:
+    return sum(map(int, _BY_XDP.findall(host.run(["ethtool", "-S", ifname], check=False).stdout)))

@@ -11,7 +11,7 @@ help: # what there is to make
 
 latency: export MEASURES := 1
 latency: setup # sets the machine up, measures every forwarder, writes results/latest/report.html
-	.venv/bin/robot --outputdir results/robot suites/latency.robot
+	.venv/bin/robot --outputdir results/robot --argumentfile build/latency.args suites/latency.robot
 	@echo "report: results/latest/report.html"
 
 test: setup # tests and checks of what a change can break: a quarter of an hour

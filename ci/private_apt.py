@@ -113,4 +113,7 @@ def apt_mirror() -> str:
         origin, label, uri = line.split("|", 2)
         if origin == label == "Debian":
             return uri
-    raise AptError("apt knows no Debian mirror yet; run apt-get update")
+    others = sorted({line.partition("|")[0] for line in lines} - {"", "Debian"})
+    if others:
+        raise AptError(f"apt of this machine has mirrors of {', '.join(others)}, and none of Debian")
+    raise AptError("apt knows no Debian mirror: no source names one, or its index was never fetched (apt-get update)")

@@ -60,16 +60,17 @@ class DebianSource:
 
     def _download(self, scratch: Path) -> tuple[Path, Path]:
         """The upstream tarball, checked, and Debian's, of the first suite that has both."""
-        reasons = []
+        reasons: dict[str, list[str]] = {}
         for suite in self.suites:
             work = scratch / suite
             work.mkdir()
             try:
                 return self._download_from(suite, work)
             except (AptError, SourceError) as error:
-                reasons.append(f"{suite}: {error}")
+                reasons.setdefault(str(error), []).append(suite)
+        why = "; ".join(f"{', '.join(suites)}: {reason}" for reason, suites in reasons.items())
         raise SourceError(
-            f"source package {self.package} {self.version} is not to be had ({'; '.join(reasons)}); "
+            f"source package {self.package} {self.version} is not to be had ({why}); "
             f"give the source of {self.version} with --source PATH"
         )
 

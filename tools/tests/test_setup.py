@@ -78,12 +78,34 @@ def test_who_builds_no_open_vswitch_builds_none(checkout: Checkout) -> None:
     assert checkout.called("ovs/build") == []
 
 
-def test_without_it_the_rest_is_measured(checkout: Checkout) -> None:
+def test_without_it_the_machines_own_is_measured_and_it_is_said_how_to_give_a_source(checkout: Checkout) -> None:
+    """As in a bare Debian without source entries, on Ubuntu and Fedora; of ovs/build the words are the real ones."""
+    words = "ovs/build: source package openvswitch 4.0.0 is not to be had (sid: apt knows no Debian mirror); give it"
     checkout.program("ovs/build", code=2)
+    build = checkout.folder / "ovs/build"
+    build.write_text(
+        build.read_text(encoding="ascii").replace("exit 2", f"echo '{words}' >&2\nexit 2"), encoding="ascii"
+    )
     done = checkout.make("latency")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "our Open vSwitch was not built: its rows will be unsupported" in done.stdout
-    assert checkout.called(".venv/bin/robot")
+    assert f"our Open vSwitch was not built ({words}). `make latency` compares this machine's own over" in done.stdout
+    assert "ours too once its source is given: ovs/build --source PATH" in done.stdout
+    assert "--argumentfile build/latency.args suites/latency.robot" in checkout.called(".venv/bin/robot")[0]
+    given = (checkout.folder / "build/latency.args").read_text(encoding="ascii")
+    assert given == "--variable FORWARDERS:ovs-afxdp ovs-afpacket\n"
+    checkout.program("ovs/build")
+    assert checkout.make("latency").returncode == 0
+    assert (checkout.folder / "build/latency.args").read_text(encoding="ascii") == ""
+
+
+def test_robot_takes_what_it_is_given_then(tmp_path: Path) -> None:
+    (tmp_path / "latency.args").write_text("--variable FORWARDERS:ovs-afxdp ovs-afpacket\n", encoding="ascii")
+    suite = tmp_path / "a.robot"
+    suite.write_text(
+        "*** Test Cases ***\nA\n    Should Be Equal    ${FORWARDERS}    ovs-afxdp ovs-afpacket\n", encoding="ascii"
+    )
+    argv = [sys.executable, "-m", "robot", "--output", "NONE", "--argumentfile", tmp_path / "latency.args", suite]
+    assert subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -93,7 +115,7 @@ def test_pip_installs_only_what_uv_does_not_and_that_is_said(code: int, checkout
     done = checkout.make("latency")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(checkout.called(".venv/bin/uv")) == 1
-    by_pip = [line for line in checkout.called(".venv/bin/python") if "--editable .[sweeps,vpp,lab,test]" in line]
+    by_pip = [line for line in checkout.called(".venv/bin/python") if "--editable .[sheet,sweeps,vpp,lab,test]" in line]
     assert (len(by_pip), "uv installed nothing" in done.stdout) == (code, bool(code))
 
 
@@ -148,3 +170,19 @@ def test_an_unknown_distribution_gets_one_line(tmp_path: Path) -> None:
 def test_what_it_is_compiled_with_is_installed() -> None:
     build = load_program(project_root() / "ovs" / "build")
     assert set(build.BUILD_NEEDS) <= set((project_root() / "ci" / "packages.txt").read_text(encoding="utf-8").split())
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
+def test_a_debian_without_source_entries_has_no_source_and_says_how_to_give_one(tmp_path: Path) -> None:
+    """The real ovs/build, with the real apt, whose configuration is that of a bare chroot."""
+    entries = ("Etc::SourceList", "Etc::SourceParts", "State::Lists")
+    lines = [f'Dir::{name} "{tmp_path / "none"}";' for name in entries]
+    (tmp_path / "apt.conf").write_text("\n".join(lines), encoding="ascii")
+    env = {**os.environ, "APT_CONFIG": str(tmp_path / "apt.conf"), "XDPLAB_CACHE": str(tmp_path / "cache")}
+    argv = [project_root() / "ovs" / "build"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("ovs/build: source package openvswitch 4.0.0 is not to be had (sid, forky, experimental: ")
+    assert "apt knows no Debian mirror: no source names one" in said
+    assert said.endswith("give the source of 4.0.0 with --source PATH")

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from lab import studies
 from lab.ovs_host import OvsHost
+from lab.records import point, run_record, trial
 from lab.work import dut
 
+from xdplab.analysis.rules import rule_differences
 from xdplab.forwarders import node, work
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.daemon import Ovs
@@ -160,3 +162,50 @@ def test_a_lasting_port_keeps_its_address() -> None:
     )
     other = replace(port, role="c0", host=LocalHost())
     assert (Ends(port, other, (port,)).why_not() or "").startswith("pipeline openflow needs the embedded testbed")
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (' cookie=0x1, table=0, in_port="vm-1" actions=drop', 'in_port="vm-1": vm-1'),
+        (" table=0, priority=5,in_port=eth0 actions=drop", "in_port=eth0: eth0"),
+        (" table=ingress, ip actions=drop", "table=ingress: ingress"),
+        (" table=0, ip actions=output:tap7", "output:tap7: tap7"),
+        (" table=0, ip actions=resubmit(,firewall)", "resubmit(,firewall: firewall"),
+        (" table=0, ip actions=goto_table:acl", "goto_table:acl: acl"),
+    ],
+)
+def test_a_dump_of_a_terminal_is_refused_with_the_advice(
+    described: Pipeline, tmp_path: Path, line: str, what: str
+) -> None:
+    (tmp_path / "my.flows").write_text(f"NXST_FLOW reply:\n table=0 actions=drop\n{line}\n")
+    with pytest.raises(InputError) as caught:
+        node.missing(described)
+    assert str(caught.value).startswith(
+        f"my.flows, line 3: {what} is a name, as ovs-ofctl prints ports and tables on a"
+    )
+    assert "`ovs-ofctl --no-names dump-flows BRIDGE`" in str(caught.value)
+
+
+def test_words_that_are_no_names_are_taken(described: Pipeline, tmp_path: Path) -> None:
+    actions = (
+        "IN_PORT,LOCAL,NORMAL,output:NXM_NX_REG0[0..15],output:reg1[],resubmit(,5),resubmit(in_port,6),resubmit(3,)"
+    )
+    lines = [
+        f"table=0,in_port=LOCAL actions={actions}",
+        "table=1,in_port=3 actions=output:LOCAL,enqueue:3:1,CONTROLLER:65535",
+    ]
+    (tmp_path / "my.flows").write_text("\n".join(lines))
+    assert node.missing(described) is None
+    assert node.flow_lines(described) == lines
+
+
+def test_where_datapaths_differ_is_named_by_rule() -> None:
+    rules = Pipeline(kind="openflow", file=OURS)
+    one, two = (point(f"fake:seed={n}").model_copy(update={"pipeline": rules}) for n in (1, 2))
+    both, only = "table=0 priority=1 actions=resubmit(,1)", "table=1 priority=7,ip actions=ct(table=2)"
+    met = {one.id: [both, only], two.id: [both]}
+    given = [trial(each, 0, [1000], mode={"rules": {"met": met[each.id]}}) for each in (one, two)]
+    assert rule_differences(run_record(one, two), given) == [
+        f"Pipeline openflow:{OURS}: frames met this rule with fake (seed=1), and not with fake (seed=2): {only}"
+    ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.answers.advice import Advice, advice
 from xdplab.analysis.answers.answer import answer
+from xdplab.analysis.rules import rule_differences
 from xdplab.analysis.summary import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import Method, make_method
@@ -87,8 +88,11 @@ class Run:
 
     @cached_property
     def findings(self) -> list[str]:
-        """What its method says besides, a line each."""
-        return list(self.method.findings(self.record, self.points))
+        """What its method says besides, a line each; and rules that only some of its datapaths met."""
+        differences = (
+            rule_differences(self.record, self.trials) if any(p.pipeline != "cross" for p in self.points) else []
+        )
+        return [*self.method.findings(self.record, self.points), *differences]
 
     @cached_property
     def by_point(self) -> Mapping[str, Sequence[TrialRecord]]:

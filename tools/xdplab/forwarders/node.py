@@ -7,6 +7,7 @@ numbers; the tester's frames get the addresses of what is behind them. A number 
 
 import hashlib
 import os
+import re
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
-from xdplab.model import Model, Pipeline, validated
+from xdplab.model import InputError, Model, Pipeline, validated
 from xdplab.model.reading import RULES_BYTES, read_text
 from xdplab.testbed import Port, load_yaml
 from xdplab.tools import project_root
@@ -22,6 +23,13 @@ from xdplab.tools import project_root
 #: The folder with the files that a description names, where they are not next to it.
 FOLDER = "XDPLAB_OPENFLOW"
 _LARGEST_PORT = 0xFEFF
+#: Where a rule has a port or a table, and a word stands there that does not begin with a digit (ovs-actions(7)).
+_WORD = r'("[^"]+"|[A-Za-z_][\w.-]*(?![\w.\[-]))'
+_NAMED = re.compile(
+    rf"\b(?:in_port|table)={_WORD}|\b(?:output|goto_table|enqueue):{_WORD}|\bresubmit\({_WORD}|\bresubmit\([^,)]*,{_WORD}"
+)
+#: Ports that have no number of their own.
+_RESERVED = ("IN_PORT", "TABLE", "NORMAL", "FLOOD", "ALL", "CONTROLLER", "LOCAL", "ANY", "NONE", "UNSET")
 
 
 class NodePort(Model):
@@ -66,20 +74,40 @@ def missing(pipeline: Pipeline) -> str | None:
     for name in filter(None, (node.flows, node.groups)):
         if not _found(pipeline, name).is_file():
             return f"{name} is neither next to {pipeline.file} nor in a folder that {FOLDER} names"
+    flow_lines(pipeline)
+    group_lines(pipeline)
     return None
 
 
 def flow_lines(pipeline: Pipeline) -> list[str]:
-    """Rules, as `ovs-ofctl add-flows` takes them; lines of a dump that are none are left out."""
-    text = read_text(_found(pipeline, node_of(pipeline).flows), RULES_BYTES)
-    return [line.strip() for line in text.splitlines() if "actions=" in line and not line.startswith("#")]
+    """Rules, as `ovs-ofctl add-flows` takes them; lines of a dump that are none are left out.
+
+    Raises:
+        InputError: a dump that a terminal printed, which has names of ports and tables.
+    """
+    return _lines(pipeline, node_of(pipeline).flows, "actions=", "dump-flows")
 
 
 def group_lines(pipeline: Pipeline) -> list[str]:
-    """Groups, as `ovs-ofctl add-group` takes them."""
+    """Groups, as `ovs-ofctl add-group` takes them; raises as `flow_lines`."""
     groups = node_of(pipeline).groups
-    text = read_text(_found(pipeline, groups), RULES_BYTES) if groups else ""
-    return [line.strip() for line in text.splitlines() if "group_id=" in line]
+    return _lines(pipeline, groups, "group_id=", "dump-groups") if groups else []
+
+
+def _lines(pipeline: Pipeline, name: Path, word: str, command: str) -> list[str]:
+    """Lines with a word that are no comment."""
+    text = read_text(_found(pipeline, name), RULES_BYTES)
+    found = [(n, each.strip()) for n, each in enumerate(text.splitlines(), 1) if word in each and each[0] != "#"]
+    for number, line in found:
+        for match in _NAMED.finditer(line):
+            called = next(filter(None, match.groups())).strip('"')
+            if called.upper() not in _RESERVED:
+                raise InputError(
+                    f"{name}, line {number}: {match[0].strip(',')}: {called} is a name, as ovs-ofctl prints ports and "
+                    f"tables on a terminal, and means nothing elsewhere; dump them by `ovs-ofctl --no-names {command} "
+                    "BRIDGE` there"
+                )
+    return [line for _, line in found]
 
 
 def in_its_place(pipeline: Pipeline, ports: tuple[Port, ...]) -> tuple[Port, ...]:

@@ -12,6 +12,7 @@ from xdplab.analysis import agreements
 from xdplab.analysis.answers.order import orders
 from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.published import reproduction
+from xdplab.analysis.rules import rule_differences
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs.overhead import overhead
 from xdplab.analysis.tables.columns import side_tables
@@ -66,7 +67,7 @@ def render(of: Run) -> str:
             sections=[page.table(), page.pictures()] if own is None else own,
             tables=[] if sweeps else side_tables(summaries),
             sizes={} if sweeps else _sizes(page),
-            remarks=[*_pauses(summaries), *of.method.remarks(run)],
+            remarks=[*_pauses(summaries), *of.method.remarks(run), *rule_differences(run, trials)],
             low_latency=_low_latency(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),

@@ -32,7 +32,7 @@ from xdplab.forwarders.ovs.changes import OvsChanges, no_further_queue
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.database import Datapath
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, UserspaceOptions, keys
-from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, rules, set_up, tables
+from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, rules, rules_met, set_up, tables
 from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
 from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, ON_LINKS, Topology, topology_of
 from xdplab.forwarders.process import InstanceForwarder
@@ -74,6 +74,8 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         super().__init__(options)
         self._tables = Tables([])
         self._topology: Topology | None = None
+        #: Rules of a node that the first frames have met.
+        self._met: list[str] = []
 
     def build(self, host: Host) -> Build:
         return find_build(self.options.build, self.daemon, host)
@@ -218,9 +220,16 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         facts = build_facts(self.instance.host, self.build(self.instance.host))
         build = {key: facts[key] for key in ("name", "version", "key") if key in facts}
         places = [place.model_dump() for place in readback.queues(self.instance)]
-        pipeline = self.instance.dut.pipeline
-        rules = {"rules": node.facts(pipeline)} if pipeline.file else {}
+        rules = self._rules_of_node()
         return {"build": build, "ovs": self._shown(), "rxqs": places, **rules}
+
+    def _rules_of_node(self) -> dict[str, Any]:
+        """For the mode: which they are, and those that the proof's frames have met, by which datapaths are compared."""
+        pipeline = self.instance.dut.pipeline
+        if not pipeline.file:
+            return {}
+        self._met = self._met or rules_met(self.instance)
+        return {"rules": {**node.facts(pipeline), "met": self._met}}
 
     def ineffective(self) -> str | None:
         """The first option that OVS took silently and does not show to be in force."""
@@ -447,7 +456,8 @@ class OvsKernel(OvsForwarder[OvsOptions]):
     def mode(self) -> dict[str, Any]:
         """What the build is; the kernel's view of XDP has nothing of it."""
         facts = build_facts(self.instance.host, self.build(self.instance.host))
-        return {"label": "kernel datapath", "build": {key: facts[key] for key in ("name", "version") if key in facts}}
+        build = {key: facts[key] for key in ("name", "version") if key in facts}
+        return {"label": "kernel datapath", "build": build, **self._rules_of_node()}
 
 
 #: Memory of EAL in MiB. Without hugepages little: every page costs start-up time. On hugepages a limit as well: OVS

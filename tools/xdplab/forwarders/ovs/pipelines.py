@@ -6,6 +6,7 @@ the datapath does nothing for that: so one rule makes as many megaflows as there
 (options `rules`, `rule_masks`).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -60,6 +61,15 @@ _FLOW = (
     "move:NXM_OF_UDP_SRC[]->NXM_NX_REG0[0..15]",
 )
 _WHOLE_FRAME = 65535
+#: Of `ovs-ofctl dump-flows`; timeouts and importance stand between the counts and the match.
+_RULE = re.compile(
+    r" *cookie=\w+, duration=[^,]*, table=(?P<table>\d+), n_packets=(?P<packets>\d+), n_bytes=\d+,"
+    r"(?: (?:idle|hard)_(?:timeout|age)=\d+,| importance=\d+,| reset_counts,?)* *(?P<rule>.*)"
+)
+#: Of the frames of the rule that most have met.
+_FEW = 0.05
+#: Characters of a rule that are kept.
+_LONGEST = 240
 
 
 @dataclass(frozen=True)
@@ -169,6 +179,18 @@ def rule_hits(ovs: Ovs, made: Tables) -> dict[str, int]:
     counts = rule_counts(ovs.exchange(ask_rules(FORTH, BACK)))
     (_, forth), (_, back) = counts.rules
     return {"forth": forth, "back": back, **({"meter": counts.metered} if made.meters else {})}
+
+
+def rules_met(ovs: Ovs) -> list[str]:
+    """Rules that frames of the traffic have met, as `table=0 priority=10,ip actions=drop`.
+
+    Not those that few have met: a host behind a port sends some of its own.
+    """
+    ovs.control("revalidator/wait")
+    lines = ovs.ofctl("dump-flows", options=["--no-names"]).splitlines()
+    counted = [(int(each["packets"]), each) for each in map(_RULE.match, lines) if each]
+    least = max(2.0, max((count for count, _ in counted), default=0) * _FEW)
+    return sorted(f"table={each['table']} {each['rule'][:_LONGEST]}" for count, each in counted if count >= least)
 
 
 def _group(number: int, port: str) -> str:

@@ -36,10 +36,10 @@ class External(InstanceForwarder[ExternalOptions, Instance]):
     external: ClassVar[bool] = True
     cannot: ClassVar[Mapping[str, str]] = {"reset": "xdplab did not start this device, and does not restart it"}
 
-    @property
-    def routers(self) -> tuple[str, str] | None:
-        """MAC addresses that frames from A and from C are sent to; None: each to the other's."""
-        return (self.options.mac_a, self.options.mac_c) if self.options.mac_a and self.options.mac_c else None
+    def __init__(self, options: ExternalOptions) -> None:
+        super().__init__(options)
+        if options.mac_a and options.mac_c:
+            self.routers = (options.mac_a, options.mac_c)
 
     def in_words(self) -> tuple[str, frozenset[str]]:
         return self.options.device, frozenset(ExternalOptions.model_fields)

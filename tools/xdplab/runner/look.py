@@ -5,6 +5,8 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 from xdplab.forwarders import Forwarder
 from xdplab.hosts import Host
@@ -20,7 +22,7 @@ _TRIAL = TrialSpec(streams=(StreamSpec(kind="load", pps=1000, frame_bytes=64),),
 
 def redirects_by_xdp(
     point: Point,
-    forwarder: Forwarder[object],
+    forwarder: Forwarder[Any],
     testbed: Testbed,
     layout: CpuLayout,
     send: Callable[[TrialSpec], TrialResult],
@@ -45,12 +47,12 @@ def redirects_by_xdp(
         do_each(
             "the look at a program",
             forwarder.stop,
-            *(lambda port=port: detach_xdp(port.host, port.ifname) for port in dut.ports),  # type: ignore[misc]
+            *(partial(detach_xdp, port.host, port.ifname) for port in dut.ports),
             lambda: dut.host.remove_folder(dut.rundir),
         )
 
 
-def _until_through(forwarder: Forwarder[object], send: Callable[[TrialSpec], TrialResult]) -> None:
+def _until_through(forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult]) -> None:
     """Until frames arrive, or it may be silent no longer, or has ended."""
     deadline = time.monotonic() + forwarder.silent_s
     while not send(_TRIAL).received and forwarder.crashed() is None and time.monotonic() < deadline:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What docs/own-programs.md has is measured; what is wrong with others is said."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.compiling import compiled
 from lab.rooted import Lab
 
 from xdplab.analysis.summary import summarise
@@ -73,14 +73,6 @@ static __u32 publish(struct port *out, __u32 to, __u32 n)
 
 static void forward("""
 _DEAF = _WRONG.replace("*(char *)(long)ctx->data ? XDP_DROP : XDP_PASS", "XDP_DROP")
-
-
-def compiled(folder: Path, name: str, text: str) -> Path:
-    source, made = folder / f"{name}.bpf.c", folder / f"{name}.bpf.o"
-    source.write_text(text, encoding="utf-8")
-    include = f"/usr/include/{os.uname().machine}-linux-gnu"
-    subprocess.run(["clang", "-O2", "-g", "-target", "bpf", f"-I{include}", "-c", source, "-o", made], check=True)
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -492,15 +492,13 @@ class PointSession:
     def prove(self) -> None:
         """Frames, and that options are in force."""
         point, lasting = self._repetition.point, self._middle.lasting
-        tester = tester_ports_of(self._testbed, point)
-        ends = {port.role: port for port in (tester.first, tester.last, tester.mirror, *self._dut.ports) if port}
         prove(
             point,
             self._forwarder,
             lambda spec: self._tester.run(self._context("proof"), spec),
+            dut=self._dut,
+            tester=tester_ports_of(self._testbed, point),
             lasting=lasting,
-            ports=[port for _, port in sorted(ends.items())],
-            queues=self._testbed.spec.queues,
         )
         prove_work(self._forwarder, self._dut, self._workdir, self.send)
 

@@ -143,9 +143,9 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
         """It says so when a port drops all that it is given; a program that was told no port has nowhere to send to."""
         ready = self.instance.events()[0]
         if self.options.object and not (ready["devmap"] or ready["constants"]):
-            return ": it has neither a devmap nor a constant ifindex_a, so it knows no port (docs/own-programs.md)"
+            return "it has neither a devmap nor a constant ifindex_a, so it knows no port (docs/own-programs.md)"
         self.counters()
-        return "".join(f": {line}" for line in self.log_tail()[-1:])
+        return "".join(self.log_tail()[-1:])
 
     def versions(self, host: Host) -> Mapping[str, str]:
         """The project's own program, and the hash of the user's."""

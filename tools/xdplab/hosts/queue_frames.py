@@ -18,7 +18,7 @@ _NAMES = (
     re.compile(r"(?:queue_|rvec_|q|\[)(?P<queue>\d+)(?:\]: |_)(?P<way>rx|tx)_(?P<what>\w+)"),
 )
 #: What is counted in frames, whatever became of them: mlx5 counts those that XDP takes under other names than the rest.
-_FRAMES = re.compile(r"packet|pkt|cnt$|xmit|redirect|drop")
+_FRAMES = re.compile(r"packet|pkt|cnt$|xmit$|redirect|xdp_drop")
 
 
 def driver_counters(host: Host, ifname: str) -> dict[str, int]:

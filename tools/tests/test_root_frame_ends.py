@@ -180,3 +180,24 @@ def test_an_application_of_somebody_s(lab: Lab, tmp_path: Path) -> None:
         nothing=command("sleep", 60),
     )
     assert_said(found, _OF_APPLICATIONS)
+
+
+def test_frames_that_a_trial_loses_are_found_in_the_fill_ring(lab: Lab) -> None:
+    """64 frames wait for bursts of 150."""
+    done = lab.run(
+        forwarders=["xsk:fill_ring=64,frames=512"],
+        traffic={"probe_pps": 1000, "load_pps": 15000, "departures": "burst:150"},
+    )
+    assert done.code in (0, 1), done.err
+    (row,) = lab.rows()
+    assert row["status"] == "ok"
+    assert row["loss_ratio"] > 0.001
+    said = re.fullmatch(
+        r"of [\d,]+ frames A→C ([\d,]+) were lost: [\d,]+ redirects by map targets at key 0 failed: ENOMEM "
+        r"\(the socket's fill ring is empty\), AF_XDP socket 1 of 2 counted rx_dropped ([\d,]+) and "
+        r"rx_fill_ring_empty_descs ([\d,]+) \(the fill ring was empty: a larger one, or a program that fills it sooner\)",
+        row["where_lost"],
+    )
+    assert said, row["where_lost"]
+    assert said[1] == said[2] == said[3]
+    assert row["where_lost"] in lab.xdplab("show").out.replace("\n  ", " ")

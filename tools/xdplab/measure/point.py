@@ -61,6 +61,8 @@ class PointSummary(Model):
     forwarded_pps: float | None
     #: Frames lost of those sent, all repetitions together; None where the method has none come back.
     loss_ratio: float | None
+    #: Where frames were lost, by what each hop counted; of the repetition that lost most.
+    where_lost: Shown = ""
     #: Key of a figure -> what is known of it: medians over its repetitions.
     measured: dict[str, Measured]
     #: 99.999th percentile of all repetitions merged; infinite (`null`): its frame was lost.

@@ -22,6 +22,8 @@ from xdplab.testbed import Port, TesterPorts
 
 #: What a failed proof sends in each direction.
 FRAMES, FRAMES_PPS = 200, 2000
+#: Share of a trial's frames from which on it is asked where they were lost.
+REPORTED_LOSS = 0.001
 #: How often, where the tester left out half of them because its CPU was taken away.
 _TRIES = 3
 #: Share of the missing frames from which on a count belongs to the cause.
@@ -43,8 +45,19 @@ _ERRORS = {
     "ENETDOWN": "the port is down",
     "EMSGSIZE": "they are larger than its MTU",
     "ENOSPC": "a ring is full",
-    "ENOBUFS": "the socket's RX ring is full or its fill ring is empty",
+    "ENOBUFS": "the socket's RX ring is full",
+    "ENOMEM": "the socket's fill ring is empty",
     "EINVAL": "there is no such interface, or the socket is bound to another queue",
+}
+
+
+#: XDP_STATISTICS (Documentation/networking/af_xdp.rst) -> what it means, the first cause first.
+_STATISTICS = {
+    "rx_fill_ring_empty_descs": "the fill ring was empty: a larger one, or a program that fills it sooner",
+    "rx_ring_full": "the RX ring was full: a larger one, or a program that reads it sooner",
+    "rx_dropped": "the frames did not fit into the UMEM's chunks, or their queue has no free one",
+    "rx_invalid_descs": "the fill ring held addresses outside of the UMEM",
+    "tx_invalid_descs": "the TX ring held addresses outside of the UMEM, or frames that are too long",
 }
 
 
@@ -370,19 +383,31 @@ def _in_the_stack(way: _Way) -> Iterator[str]:
 
 def _in_sockets(way: _Way) -> Iterator[str]:
     """The kernel's six counters of each AF_XDP socket."""
-    for number, counters in enumerate(way.sockets):
-        of = f"AF_XDP socket {number + 1} of {len(way.sockets)}"
-        said = [
-            f"{name} {count:,}" for name, count in counters.items() if way.many(count) and not _NO_LOSS.search(name)
-        ]
-        if said:
-            yield f"{of} counted {' and '.join(said)}"
+    return _of_sockets(way.sockets, way.least)
+
+
+def _of_sockets(sockets: Sequence[Mapping[str, int]], least: float) -> Iterator[str]:
+    for number, counters in enumerate(sockets):
+        lost = {name: count for name, count in counters.items() if count >= least and not _NO_LOSS.search(name)}
+        if lost:
+            said = " and ".join(f"{name} {count:,}" for name, count in lost.items())
+            hint = next((f" ({why})" for name, why in _STATISTICS.items() if name in lost), "")
+            yield f"AF_XDP socket {number + 1} of {len(sockets)} counted {said}{hint}"
+
+
+def sockets_lost(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], result: TrialResult) -> str:
+    """What the sockets counted in a trial, which they are read at both ends of; "": nothing that tells of its loss."""
+    grown = [added(old["statistics"], new["statistics"]) for old, new in zip(before, after, strict=False)]
+    said = ", ".join(_of_sockets(grown, max(1.0, _CAUSE * result.lost)))
+    return f"of {result.sent:,} frames {result.lost:,} were lost: {said}" if said else ""
 
 
 def _own(way: _Way) -> Iterator[str]:
     """The switch's own counters of what it loses, by rule or table where it says so."""
     said = [f"{name} {count:,}" for name, count in way.counted.items() if way.many(count)]
-    said += [f"{name} {count:,}" for name, count in _losses(way.own) if way.many(count)]
+    known = _STATISTICS.keys() if way.sockets else ()  # those that the kernel was asked for already
+    losses = ((name, count) for name, count in _losses(way.own) if name.rpartition(" ")[2] not in known)
+    said += [f"{name} {count:,}" for name, count in losses if way.many(count)]
     if said:
         yield f"{way.forwarder.name} itself counted {' and '.join(said[:4])}"
 

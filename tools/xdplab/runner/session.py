@@ -40,6 +40,7 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import between, snapshot, taken_away
+from xdplab.runner.frame_ends import REPORTED_LOSS, sockets_lost, where_frames_end
 from xdplab.runner.plan import Repetition
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.runner.proof import prove
@@ -51,6 +52,8 @@ from xdplab.testers import Tester, TesterContext
 
 #: How often the connection may be lost while everything is put back.
 _PUT_BACKS = 5
+#: How long a trial is repeated that lost frames.
+_LOSSY_S = 0.5
 #: How long a process that no longer answers may take to end.
 _DYING_S = 0.2
 
@@ -126,6 +129,8 @@ class PointSession:
         self._reason = ""
         self._tail: tuple[str, ...] = ()
         self._link: LinkLost | None = None
+        #: Whether it is known where a trial of it has lost frames.
+        self._loss_explained = False
         #: Whether nothing more is measured, and whether that has been raised.
         self._over = self._raised = False
         self._freezer = context.freezer
@@ -406,7 +411,9 @@ class PointSession:
         disturbance = taken_away(result, use, self._dut)
         whole = result.restart_own_ns is None  # else the process that ended took its time with it
         cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
+        sockets = mode["xsk"]
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
+        where_lost = "" if figures else self._where_lost(spec, purpose, result, sockets, mode["xsk"])
         return self._record(
             turn=self._turn,
             status="ok",
@@ -416,6 +423,7 @@ class PointSession:
             asked=spec,
             offered_pps=spec.offered_pps,
             result=result,
+            where_lost=where_lost,
             figures=figures.journaled() if figures else {},
             disturbance=disturbance,
             mode=mode,
@@ -428,6 +436,32 @@ class PointSession:
             increments=added(counters, counting.monotonic(now)) if counting and counters is not None else {},
             knobs=self._settings.read_back(),
         )
+
+    def _where_lost(
+        self,
+        spec: TrialSpec,
+        purpose: Purpose,
+        result: TrialResult,
+        before: Sequence[dict[str, Any]],
+        after: Sequence[dict[str, Any]],
+    ) -> str:
+        """Of the first trial of a repetition that lost more than `REPORTED_LOSS`: where, by a short one like it.
+
+        Not of what has no load, which is lost on purpose, nor within a trial that a method follows frames in, between
+        which it lets others: these would be among them.
+        """
+        ours = purpose == "measure" or not self._method.lets_others
+        paced = spec.offered_pps is not None and not any(stream.new_flows for stream in spec.streams)
+        restarted = result.restart_own_ns is not None or spec.link_changes
+        if self._loss_explained or not (ours and paced) or restarted or self._tester.simulated:
+            return ""
+        if result.lost <= REPORTED_LOSS * result.sent or not result.streams:
+            return ""
+        self._loss_explained = True
+        short = spec.model_copy(update={"duration_s": min(spec.duration_s, _LOSSY_S), "warmup_s": 0.0})
+        tester = tester_ports_of(self._testbed, self.point)
+        found = where_frames_end(self._forwarder, self._dut, tester, self.send, short)
+        return found or sockets_lost(before, after, result)
 
     def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
         """A trial in which the forwarder is restarted (RFC 2544 §26.6); the time between stop and start is ours."""

@@ -117,7 +117,7 @@ def measured(
 ) -> dict[str, dict[str, Any]]:
     """The row of each, by its label; the tester's figures are those of any run."""
     given = [{"label": label, **each} for label, each in forwarders.items()]
-    allow = [part for path in (*files.values(), "false", "/nowhere/app") for part in ("--allow-program", path)]
+    allow = [part for path in (*files.values(), "false") for part in ("--allow-program", path)]
     done = lab.run(**(study or {}), forwarders=given, options=allow)
     assert done.code == (0 if ok else 1), done.err
     lab.assert_nothing_left()
@@ -165,20 +165,17 @@ def test_what_is_wrong_with_a_program_is_said(lab: Lab, files: dict[str, str]) -
         which=xdp(files["others"]),
         unknown=xdp(f"{files['others']}:slow"),
         ends=command("false"),
-        absent=command("/nowhere/app"),
         good=xdp(files["page"]),
     )
     for label, words in {
         "verifier": "reads_too_far: the verifier says: .*outside of the packet",
-        "deaf": "it has neither a devmap nor a constant ifindex_a",
+        "deaf": "got XDP_DROP at b0.*it has neither a devmap nor a constant ifindex_a",
         "which": "several programs: .* has by_array, by_constants: name one",
         "unknown": "no program slow: .* has by_array, by_constants",
         "ends": "false ended with exit code 1",
     }.items():
         assert rows[label]["status"] == "failed", label
         assert re.search(words, rows[label]["reason"]), rows[label]["reason"]
-    assert rows["absent"]["status"] == "unsupported"
-    assert rows["absent"]["reason"].startswith("/nowhere/app: no such program on ")
     assert rows["good"]["status"] == "ok"
 
 
@@ -211,3 +208,24 @@ def test_the_page_s_study_can_be_run(files: dict[str, str], lab: Lab) -> None:
     done = lab.xdplab("run", files["study"], "--dry-run", "--allow-program", "./hop", "--testbed", lab.testbed)
     assert done.code == 0, done.err
     assert "hop" in done.out
+
+
+def test_what_is_named_and_not_there_is_bad_input(lab: Lab) -> None:
+    for wanted, said in (
+        (command("/nowhere/app"), "argv=/nowhere/app: no such program on "),
+        (xdp("/nowhere/mine.o"), "object=/nowhere/mine.o: there is no such file"),
+        ("ovs-afxdp:build=/nowhere", "has no /nowhere/ovs-vswitchd"),
+        ("vpp-afxdp:vpp=/nowhere/vpp", "option vpp=/nowhere/vpp: "),
+    ):
+        for more in ((), ("--dry-run",)):
+            allow = ("--allow-program", "/nowhere/app", "--allow-program", "/nowhere/mine.o")
+            allow += ("--allow-program", "/nowhere", "--allow-program", "/nowhere/vpp")
+            done = lab.run(forwarders=[wanted, "linux-bridge"], options=[*allow, *more])
+            assert (done.code, said in done.err) == (2, True), done.err
+            lab.assert_nothing_left()
+    for variable, forwarder, tester in (("XDPLAB_VPP", "vpp-afxdp", "quick"), ("XDPLAB_TREX", "xdp", "trex")):
+        for more in ((), ("--dry-run",)):
+            done = lab.run(forwarders=[forwarder], tester=tester, options=more, env={variable: "/nowhere/there"})
+            assert (done.code, f"{variable}=/nowhere/there: " in done.err) == (2, True), done.err
+        done = lab.xdplab("doctor", **{variable: "/nowhere/there"})
+        assert (done.code, f"{variable}=/nowhere/there: " in done.out + done.err) == (2, True)

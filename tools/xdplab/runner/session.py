@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +16,11 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, mode_in_use, sockets_in_use
+from xdplab.hosts.complaints import advised, complaints, last_words
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
 from xdplab.hosts.signals import deferred
-from xdplab.hosts.waiting import comes_true
+from xdplab.hosts.waiting import comes_true, stopped
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (
@@ -56,6 +58,11 @@ _PUT_BACKS = 5
 _LOSSY_S = 0.5
 #: How long a process that no longer answers may take to end.
 _DYING_S = 0.2
+#: The same where its answers have broken off, and the words of that.
+_ENDING_S = 3.0
+_BROKEN = re.compile(
+    r"does not answer|no answer|read failed|reset by peer|broken pipe|refused|closed|nobody listens", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -473,6 +480,8 @@ class PointSession:
                 self._forwarder.stop()
                 stopped_ns = time.monotonic_ns()
                 self._wait_for_queues()
+                for ifname in self._ifnames:  # a program of libxdp's without a dispatcher outlives its socket
+                    detach_xdp(self._dut.host, ifname)
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
                 own_ns.append(self._start_again() - stopped_ns)
@@ -574,13 +583,12 @@ class PointSession:
         ran = True
         with steps.step("forwarder"):
             ran = self._stopped or bool(self._forwarder.pids())
-        ports = [port.ifname for port in self._dut.ports if port.in_kernel]
         in_order: list[tuple[str, Callable[[], object]]] = [
             ("waking", self.wake),  # also when the wake before was interrupted: what is frozen cannot be stopped
             ("tester", self._tester.close if fresh else self._tester.rest),
             ("forwarder", self._stop),
             *([("queues", self._wait_for_queues)] if ran else []),
-            *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in ports),
+            *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in self._ifnames),
             ("method", self._around.close),
             ("links", self._remove_links),
             ("cards", self._give_cards_back),
@@ -604,8 +612,12 @@ class PointSession:
         self._forwarder.stop()
         self._forwarder_s += time.monotonic() - began_s
 
+    @property
+    def _ifnames(self) -> list[str]:
+        return [port.ifname for port in self._dut.ports if port.in_kernel]
+
     def _wait_for_queues(self) -> None:
-        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
+        wait_for_queues(self._dut.host, self._ifnames)
 
     def _remove_links(self) -> None:
         """Those that were not there before; on machines that others use, only those of the forwarder's names."""
@@ -623,11 +635,23 @@ class PointSession:
             self._testbed.lock.remember(links=[])
 
     def _with_cause(self, message: str) -> str:
-        """A tester's complaint, with the forwarder's death in front when that is the cause."""
-        # sockets are closed a moment before the end; one that was killed while it was frozen dies when it wakes
-        comes_true(lambda: self._forwarder.crashed() is not None, _DYING_S)
-        ended = self._forwarder.crashed()
-        return message if not ended or ended in message else f"{ended}; {message}"
+        """How the forwarder or a program of the tester ended comes first; then the complaint; then the forwarder's own.
+
+        Sockets are closed a moment before the end: memory that is given back, and a core that is written, take long.
+        One that was killed while it was frozen dies when it wakes.
+        """
+        forwarder = self._forwarder
+        comes_true(lambda: forwarder.crashed() is not None, _ENDING_S if _BROKEN.search(message) else _DYING_S)
+        tail = forwarder.log_tail()
+        first = forwarder.crashed() or stopped(self._dut.host, forwarder.pids()) or ""
+        said = last_words(tail) if forwarder.crashed() else complaints(tail)
+        news = [line for line in said.split(" | ") if line and line not in message]
+        parts = [
+            first if first not in message else "",
+            message,
+            f"{forwarder.name} said: {' | '.join(news)}" if news else "",
+        ]
+        return advised("; ".join(filter(None, parts)))
 
     def _record(self, *, status: Literal["ok", "failed", "unsupported"], **fields: Any) -> TrialRecord:
         return TrialRecord(

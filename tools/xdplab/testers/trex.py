@@ -151,10 +151,11 @@ class Trex(Tester):
         try:
             return self._run(context, trial)
         except XdplabError as exc:
+            why = self._server.why_silent() if self._server is not None else None
             ended = self.server_ended()
             self.close()
-            if ended and ended not in str(exc):
-                raise PointFailed(f"{ended}; {exc}") from None
+            if why:
+                raise PointFailed(why if str(exc) in (ended, why) else f"{why}; {exc}") from None
             raise
 
     def close(self) -> None:

@@ -54,6 +54,8 @@ from xdplab.testers import Tester, TesterContext
 
 #: How often the connection may be lost while everything is put back.
 _PUT_BACKS = 5
+#: How long a restarted forwarder is waited for behind its trial, and each look at whether it forwards.
+_BACK_S, _PROBE_S = 30.0, 0.05
 #: How long a trial is repeated that lost frames.
 _LOSSY_S = 0.5
 #: How long a process that no longer answers may take to end.
@@ -502,7 +504,17 @@ class PointSession:
             raise failures[0]
         if not own_ns:
             raise PointFailed("restart: the trial ended before it")
+        if result.came_back is False and not self._tester.simulated:
+            self._wait_until_back(spec)
         return result.model_copy(update={"restart_own_ns": own_ns[0]})
+
+    def _wait_until_back(self, spec: TrialSpec) -> None:
+        """Until frames come through again, or not within `_BACK_S`: what is measured next is of one that forwards."""
+        probe = spec.model_copy(update={"duration_s": _PROBE_S, "warmup_s": 0.0, "link_changes": True})
+        deadline = time.monotonic() + _BACK_S
+        while not self.send(probe).received and time.monotonic() < deadline:
+            if ended := self._forwarder.crashed():
+                raise PointFailed(ended)
 
     def _start(self) -> int:
         """When its start began (`time.monotonic_ns`). The forwarder has a new folder, the tester that of the run."""

@@ -64,8 +64,8 @@ def find(setting: str = "") -> Installation | None:
             return Installation(root, root / program, root / _LIBRARIES)
     if not named:
         return None
-    by = "tester option trex" if setting else "XDPLAB_TREX"
-    raise InputError(f"{by}={named}: no release of TRex is there ({_PROGRAMS[0]} and {_LIBRARIES}/trex): correct it")
+    by = "tester trex: path" if setting else "XDPLAB_TREX"
+    raise InputError(f"{by}={named}: no TRex release there: t-rex-64 and its client library are missing")
 
 
 def choose_cpus(layout: CpuLayout, mode: Mode) -> tuple[int, ...]:
@@ -159,7 +159,7 @@ class Server(ABC):
             wait_until(ready, self.start_timeout_s, "it does not listen")
         except PointFailed as exc:
             said = last_words(process.log_tail(), 3) or "nothing"
-            held = stopped(self.host, [process.pid])
+            held = stopped(self.host, [process.pid]) if process.poll() is None else None
             self.stop()
             raise PointFailed(f"trex: the server did not start: {held or exc}; it said: {said}") from None
         self.start_s = time.monotonic() - began

@@ -127,6 +127,10 @@ def rules_without_output(dump_flows: str) -> dict[str, int]:
 
 
 def misses(dump_tables: str) -> dict[str, int]:
-    """Table -> frames that met no rule in it, of `ovs-ofctl dump-tables`."""
-    tables = re.findall(r"^ +table (\d+)[^\n]*\n +active=\d+, lookup=(\d+), matched=(\d+)", dump_tables, re.MULTILINE)
-    return {f"no rule of table {number}:": int(lookup) - int(matched) for number, lookup, matched in tables}
+    """Table -> frames that met no rule in it, of `ovs-ofctl dump-tables`; `ditto` is what the one before has."""
+    found, missed = {}, 0
+    for number, counts in re.findall(r"^ +tables? (\d+)[^:]*:(?: ditto|[^\n]*\n +([^\n]*))", dump_tables, re.MULTILINE):
+        read = re.search(r"lookup=(\d+), matched=(\d+)", counts)
+        missed = int(read[1]) - int(read[2]) if read else missed
+        found[f"no rule of table {number}:"] = missed
+    return found

@@ -201,3 +201,24 @@ def test_frames_that_a_trial_loses_are_found_in_the_fill_ring(lab: Lab) -> None:
     assert said, row["where_lost"]
     assert said[1] == said[2] == said[3]
     assert row["where_lost"] in lab.xdplab("show").out.replace("\n  ", " ")
+
+
+def test_rules_that_drop_and_tables_without_a_rule_are_named(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "node.flows").write_text(
+        "table=0,priority=10,in_port=1 actions=drop\ntable=0,priority=10,in_port=2 actions=goto_table:7\n",
+        encoding="utf-8",
+    )
+    node = tmp_path / "node.yaml"
+    node.write_text(
+        'flows: node.flows\nports:\n  - {port: 1, mac: "02:00:0a:00:01:0b", ip: 10.0.1.11}\n'
+        '  - {port: 2, mac: "02:00:0a:00:01:0c", ip: 10.0.1.12}\n',
+        encoding="utf-8",
+    )
+    done = lab.run(forwarders=["ovs-afpacket"], pipeline=f"openflow:{node}")
+    assert done.code == 1, done.err
+    (row,) = lab.rows()
+    assert re.search(
+        r"of \d+ frames A→C, .*ovs-afpacket itself counted rule 'priority=10,in_port=[^']+' of table 0, which drops: "
+        r"\d+.*; of \d+ frames C→A, .*ovs-afpacket itself counted no rule of table 7: \d+",
+        row["reason"],
+    ), row["reason"]

@@ -4,12 +4,15 @@
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from xdplab.hosts import LocalHost
+from xdplab.hosts import LocalHost, Running
 from xdplab.hosts.complaints import advised, complaints, last_words
-from xdplab.hosts.waiting import comes_true, stopped
+from xdplab.hosts.waiting import comes_true, how_it_ended, stopped
+from xdplab.runner.session import PointSession
 
 #: Of programs that were well (28 November 2026, Debian 12, veth), those lines that sound like complaints.
 WELL = """\
@@ -92,3 +95,52 @@ def test_a_stopped_process_is_said_to_be_stopped(tmp_path: Path) -> None:
     finally:
         running.stop(0.1)
     assert stopped(host, [running.pid]) is None
+
+
+class _Forwarder:
+    """A process whose log says `said`."""
+
+    name = "vpp-afxdp"
+
+    def __init__(self, running: Running, said: list[str]) -> None:
+        self._running, self._said = running, said
+
+    def crashed(self) -> str | None:
+        """As it ended."""
+        return how_it_ended("vpp", self._running)
+
+    def pids(self) -> tuple[int, ...]:
+        return (self._running.pid,)
+
+    def log_tail(self) -> tuple[str, ...]:
+        return tuple(self._said)
+
+
+@pytest.mark.parametrize(
+    ("number", "said", "reason"),
+    [
+        (signal.SIGKILL, [], "vpp was ended by signal SIGKILL; VPP does not answer (show_version): read failed"),
+        (
+            signal.SIGABRT,
+            ["dpdk: rte_eal_init returned -1: cannot init memory"],
+            "vpp was ended by signal SIGABRT; VPP does not answer (show_version): read failed; "
+            "vpp-afxdp said: dpdk: rte_eal_init returned -1: cannot init memory",
+        ),
+        (signal.SIGSTOP, [], "sleep is stopped (process PID, state T; kill -CONT PID lets it go on); "
+         "VPP does not answer (show_version): read failed"),
+    ],
+)  # fmt: skip
+def test_how_a_forwarder_ended_comes_before_what_followed_from_it(
+    number: signal.Signals, said: list[str], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xdplab.runner.session._ENDING_S", 0.5)
+    host = LocalHost()
+    running = host.start(["sleep", "60"], log=tmp_path / "log")
+    try:
+        assert comes_true(lambda: host.read(f"/proc/{running.pid}/comm") == "sleep", 5.0)
+        os.kill(running.pid, number)
+        session: Any = SimpleNamespace(_forwarder=_Forwarder(running, said), _dut=SimpleNamespace(host=host))
+        found = PointSession._with_cause(session, "VPP does not answer (show_version): read failed")
+        assert found == reason.replace("PID", str(running.pid))
+    finally:
+        running.stop(0.1)

@@ -104,7 +104,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         untrue = untrue.replace(old, new)
     (folder / "untrue.c").write_text(untrue, encoding="utf-8")
     subprocess.run(["cc", "-O2", "-w", folder / "untrue.c", "-o", folder / "untrue", "-lxdp", "-lbpf"], check=True)
-    (folder / "hop.yaml").write_text(blocks["hop.yaml"], encoding="utf-8")
+    assert blocks["hop.yaml"].count("./hop") == 1
+    (folder / "hop.yaml").write_text(blocks["hop.yaml"].replace("./hop", str(hop.with_suffix(""))), encoding="utf-8")
     made = {
         name: str(compiled(folder, name, text))
         for name, text in (("page", blocks["forward.bpf.c"]), ("others", _OTHERS), ("wrong", _WRONG), ("deaf", _DEAF))
@@ -205,7 +206,7 @@ def test_who_loses_track_of_a_frame_is_named(lab: Lab, files: dict[str, str], tm
 
 
 def test_the_page_s_study_can_be_run(files: dict[str, str], lab: Lab) -> None:
-    done = lab.xdplab("run", files["study"], "--dry-run", "--allow-program", "./hop", "--testbed", lab.testbed)
+    done = lab.xdplab("run", files["study"], "--dry-run", "--allow-program", files["hop"], "--testbed", lab.testbed)
     assert done.code == 0, done.err
     assert "hop" in done.out
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a program complained of is told from what it always writes, and what to do is said where it is known."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from xdplab.hosts import LocalHost, Running
 from xdplab.hosts.complaints import advised, complaints, last_words
+from xdplab.hosts.kernel import detach_xdp
 from xdplab.hosts.waiting import comes_true, how_it_ended, stopped
+from xdplab.model import XdplabError
 from xdplab.runner.session import PointSession
 
 #: Of programs that were well (28 November 2026, Debian 12, veth), those lines that sound like complaints.
@@ -144,3 +147,29 @@ def test_how_a_forwarder_ended_comes_before_what_followed_from_it(
         assert found == reason.replace("PID", str(running.pid))
     finally:
         running.stop(0.1)
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        ([{"prog_id": 7, "pinned": ["/sys/fs/bpf/mine"]}], ": a bpf_link is pinned at /sys/fs/bpf/mine; removing .*"),
+        (
+            [{"prog_id": 7, "pids": [{"pid": 12, "comm": "hop"}]}],
+            r": process hop \(12\) holds its bpf_link; it goes .*",
+        ),
+        ([{"prog_id": 7}], ": a bpf_link holds it; `bpftool link detach id` detaches it"),
+        ([{"prog_id": 8, "pinned": ["/sys/fs/bpf/theirs"]}], ""),
+    ],
+)
+def test_who_holds_a_program_that_cannot_be_detached_is_named(
+    links: list[dict[str, Any]], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `bpftool --json --bpffs link show` has them."""
+    monkeypatch.setattr("xdplab.hosts.kernel._DETACH_S", 0.0)
+    host: Any = SimpleNamespace(
+        name="B",
+        xdp=lambda ifname: SimpleNamespace(prog_id=7, prog_name="hop_prog"),
+        run=lambda argv, check: SimpleNamespace(stdout=json.dumps(links) if argv[0] == "bpftool" else ""),
+    )
+    with pytest.raises(XdplabError, match=f"^B: b0: XDP program hop_prog cannot be detached{said}$"):
+        detach_xdp(host, "b0")

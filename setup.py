@@ -14,7 +14,7 @@ SHARED = (
     "bpf/Makefile",
     *(
         f"bpf/{folder}/*.[ch]"
-        for folder in ("app", "common", "cost", "io", "nf", "ovsprobe", "xdpfwd", "xdpgen", "xsk")
+        for folder in ("app", "common", "cost", "ends", "io", "nf", "ovsprobe", "xdpfwd", "xdpgen", "xsk")
     ),
     "ci/nic/*.py",  # boots the guests of xdplab cost
     "ci/nic/packages.txt",

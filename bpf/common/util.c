@@ -15,6 +15,7 @@
 #include <linux/ethtool.h>
 #include <linux/if_link.h>
 #include <linux/sockios.h>
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <xdp/libxdp.h>
 #include "util.h"
@@ -65,7 +66,7 @@ static void make_line(char *text)
 
 int fail(int err, const char *fmt, ...)
 {
-	char line[512];
+	char line[1024];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -88,10 +89,65 @@ void stop_signals(sigset_t *set)
 		sigaddset(set, SIGHUP);
 }
 
+/* Warnings of libbpf and libxdp since they were asked for last. */
+static struct {
+	char lines[2][240];
+	int count;
+} kept;
+
+/* Lines that only say that something has failed. */
+static bool says_nothing(const char *line)
+{
+	return strstr(line, "failed to load") || strstr(line, "load failed") ||
+	       strstr(line, "try raising 'ulimit -l'") ||
+	       strstr(line, "BEGIN PROG LOAD LOG") ||
+	       strstr(line, "failed to auto-attach");
+}
+
+static void keep(const char *fmt, va_list ap)
+{
+	char line[sizeof(kept.lines[0])];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	if (!line[0] || says_nothing(line) ||
+	    kept.count == ARRAY_SIZE(kept.lines))
+		return;
+	strcpy(kept.lines[kept.count++], line);
+}
+
+static int keep_of_libbpf(enum libbpf_print_level level, const char *fmt,
+			  va_list ap)
+{
+	if (level == LIBBPF_WARN)
+		keep(fmt, ap);
+	return 0;
+}
+
+static int keep_of_libxdp(enum libxdp_print_level level, const char *fmt,
+			  va_list ap)
+{
+	if (level == LIBXDP_WARN)
+		keep(fmt, ap);
+	return 0;
+}
+
+void forget_warnings(void)
+{
+	kept.count = 0;
+}
+
 const char *explain(int err)
 {
-	static __thread char text[160];
+	static __thread char text[600];
 
+	if (kept.count) {
+		snprintf(text, sizeof(text), "%s: %s%s%s", strerror(-err),
+			 kept.lines[0], kept.count > 1 ? "; " : "",
+			 kept.count > 1 ? kept.lines[1] : "");
+		forget_warnings();
+		return text;
+	}
 	switch (-err) {
 	case EPERM:
 	case EACCES:
@@ -107,29 +163,20 @@ const char *explain(int err)
 	}
 }
 
-static int print_nothing(enum libbpf_print_level level, const char *fmt,
-			 va_list ap)
+const char *explain_attach(int err, int ifindex, int prog, __u32 flags)
 {
-	(void)level;
-	(void)fmt;
-	(void)ap;
-	return 0;
-}
-
-static int print_nothing_xdp(enum libxdp_print_level level, const char *fmt,
-			     va_list ap)
-{
-	(void)level;
-	(void)fmt;
-	(void)ap;
-	return 0;
+	forget_warnings();
+	if (!bpf_xdp_attach(ifindex, prog, flags | XDP_FLAGS_UPDATE_IF_NOEXIST,
+			    NULL))
+		bpf_xdp_detach(ifindex, flags, NULL);
+	return explain(err);
 }
 
 void program_begin(const char *name)
 {
 	program_name = name;
-	libbpf_set_print(print_nothing);
-	libxdp_set_print(print_nothing_xdp);
+	libbpf_set_print(keep_of_libbpf);
+	libxdp_set_print(keep_of_libxdp);
 }
 
 int netns_enter(const char *path)

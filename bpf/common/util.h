@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* One-line errors, network namespaces, quiet libbpf. */
+/* One-line errors, network namespaces, warnings of libbpf. */
 #ifndef XDPLAB_UTIL_H
 #define XDPLAB_UTIL_H
 
@@ -25,14 +25,26 @@
 		_a > _b ? _a : _b;      \
 	})
 
-/* First in main(): what fail() begins with; libbpf and libxdp say nothing. */
+/* First in main(): what fail() begins with; what libbpf and libxdp warn of is kept. */
 void program_begin(const char *name);
 
 /* Print "<program>: <message>" on stderr as one line; returns @err. */
 int fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text for -errno; adds what to do for the errors users meet. */
+/*
+ * Text for -errno: with the first warnings of libbpf and libxdp since the last
+ * call, where there are any; else with what to do for the errors users meet.
+ */
 const char *explain(int err);
+
+/* After what may fail: its warnings explain nothing that comes later. */
+void forget_warnings(void);
+
+/*
+ * The same of an XDP program that could not be attached by a link.  The
+ * kernel's own message comes by netlink only: so it is tried once more by that.
+ */
+const char *explain_attach(int err, int ifindex, int prog, __u32 flags);
 
 /* Signals that end a program; not SIGHUP if nohup has it ignored. */
 void stop_signals(sigset_t *set);

@@ -77,6 +77,7 @@ PROGRAMS = {
     "xdpapp": "app/main",
     "xdpfwd": "xdpfwd/xdpfwd",
     "ovsprobe": "ovsprobe/ovsprobe",
+    "xdpends": "ends/xdpends",
 }
 #: A function that a header declares, and no `static inline` one.
 DECLARED = re.compile(r"^(?!static\b|typedef\b|extern const\b)\w[\w\s*]*?\b(\w+)\([^;{}]*\)[^;{}]*;", re.MULTILINE)

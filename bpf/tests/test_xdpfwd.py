@@ -2,6 +2,7 @@
 """The XDP_REDIRECT forwarder."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -53,6 +54,44 @@ def test_a_port_that_is_down_is_an_error(middle):
     lost = counts(result["streams"][0])["lost"]
     assert lost > 0
     assert (done["rx"][0], done["redirected"][0], done["errors"][0]) == (2000, 2000 - lost, lost)
+
+
+def test_why_the_kernel_refuses_a_program_is_said_in_its_own_words(middle):
+    """A link brings an error number only; the message comes by netlink."""
+    for port in ("a0", "b0"):
+        middle.exec(port[0], "ip", "link", "set", port, "mtu", "9000")
+    try:
+        with middle.program("b", XDPFWD, *BOTH) as process:
+            assert process.wait(30) == 2
+            said = process.stderr.read()
+    finally:
+        for port in ("b0", "a0"):
+            middle.exec(port[0], "ip", "link", "set", port, "mtu", "1500")
+    assert said.startswith("xdpfwd: cannot attach native XDP: b0: ")
+    assert said.endswith("libbpf: Kernel error message: veth: Peer MTU is too large to set XDP\n")
+    assert middle.is_clean("b0", "b1")
+
+
+def test_a_program_that_libbpf_refuses_is_said_in_its_words(middle, tmp_path):
+    source, made = tmp_path / "old.bpf.c", tmp_path / "old.bpf.o"
+    source.write_text(
+        """
+        #include <linux/bpf.h>
+        #include <bpf/bpf_helpers.h>
+        struct { unsigned type, key_size, value_size, max_entries, flags; }
+        ports __attribute__((section("maps"), used)) = { BPF_MAP_TYPE_DEVMAP, 4, 4, 2, 0 };
+        SEC("xdp") int forward(struct xdp_md *ctx) { return bpf_redirect_map(&ports, 0, 0); }
+        char LICENSE[] SEC("license") = "GPL";
+        """,
+        encoding="ascii",
+    )
+    include = f"/usr/include/{os.uname().machine}-linux-gnu"
+    subprocess.run(["clang", "-O2", "-g", "-target", "bpf", f"-I{include}", "-c", source, "-o", made], check=True)
+    with middle.program("b", XDPFWD, *BOTH, f"--object={made}") as process:
+        assert process.wait(30) == 2
+        said = process.stderr.read()
+    assert "legacy map definitions in 'maps' section are not supported by libbpf v1.0+" in said
+    assert "clang" not in said
 
 
 def test_peer_that_takes_no_redirects(middle):

@@ -47,12 +47,11 @@ int object_open(struct object *o, const char *path, const char *section)
 	char names[256];
 	int count;
 
+	forget_warnings();
 	o->obj = bpf_object__open_file(path, NULL);
 	if (!o->obj)
-		return fail(
-			-errno,
-			"cannot open program: %s: %s: it takes what `clang -O2 -g -target bpf -c` makes",
-			path, explain(-errno));
+		return fail(-errno, "cannot open program: %s: %s", path,
+			    explain(-errno));
 	count = choose(o->obj, section, &o->prog, names, sizeof(names));
 	if (!count && section)
 		return fail(-ENOENT, "no program %s: %s has %s", section, path,

@@ -145,6 +145,7 @@ static int load_ours(struct forwarder *f)
 	/* a kernel without raw tracepoints: errors just stay uncounted */
 	skel->links.xdpfwd_error =
 		bpf_program__attach(skel->progs.xdpfwd_error);
+	forget_warnings();
 	return fill_targets(f);
 }
 
@@ -183,7 +184,9 @@ static int attach(struct forwarder *f)
 		if (f->links[i] < 0)
 			return fail(f->links[i], "cannot attach %s XDP: %s: %s",
 				    f->generic ? "generic" : "native",
-				    f->names[i], explain(f->links[i]));
+				    f->names[i],
+				    explain_attach(f->links[i], f->ifindexes[i],
+						   program_fd(f), opts.flags));
 	}
 	return 0;
 }

@@ -28,9 +28,10 @@ static int link_xdp(const struct port *port, int fd)
 
 	link = bpf_link_create(fd, port->ifindex, BPF_XDP, &opts);
 	if (link < 0)
-		return fail(link, "cannot attach %s XDP: %s: %s",
-			    generic ? "generic" : "native", port->ifname,
-			    explain(link));
+		return fail(
+			link, "cannot attach %s XDP: %s: %s",
+			generic ? "generic" : "native", port->ifname,
+			explain_attach(link, port->ifindex, fd, opts.flags));
 	return link;
 }
 

@@ -133,6 +133,7 @@ static void watch_cards(struct sender *s, struct live_state *live)
 	s->cards_unwatched[0] = '\0';
 	if (!has_card(s->cfg))
 		return;
+	forget_warnings();
 	live->drops = tx_drops_bpf__open_and_load();
 	if (live->drops) {
 		set_queues(s, &live->drops->data_tx_watch->tx_watch);

@@ -180,7 +180,9 @@ int program_attach(struct program *p, const struct options *o,
 	if (p->link_fd < 0)
 		return fail(p->link_fd, "cannot attach %s XDP: %s: %s",
 			    generic ? "generic" : "native", port->ifname,
-			    explain(p->link_fd));
+			    explain_attach(p->link_fd, port->ifindex,
+					   bpf_program__fd(p->prog),
+					   opts.flags));
 	err = read_mode(p, port);
 	if (err)
 		return fail(err, "cannot read the XDP mode: %s: %s",

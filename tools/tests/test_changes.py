@@ -288,7 +288,6 @@ def test_rates_of_another_number_of_rules_are_doubted() -> None:
 @pytest.mark.parametrize(
     ("reported", "why"),
     [
-        ({"trailing_lost": 5, "longest_gap_ns": 7}, "no frame came through after the change"),
         ({"longest_gap_ns": 10_000_000, "restart_own_ns": 50_000_000}, "frames came through meanwhile"),
         ({"longest_gap_ns": 30_000_000}, "the tester itself sent nothing for 20 ms"),
         ({}, "frames arrived on several CPUs at once, so the gaps between them are not known"),
@@ -301,6 +300,17 @@ def test_a_gap_that_is_not_the_forwarders_is_no_fact(reported: dict[str, Any], w
     assert each_figure(repetition_figures(stalled), "doubt") == {"gap_us": why}
     whole = run_record(point(), study={"method": CHANGES})
     assert each_figure(summarise(whole, [stalled])[0].by_repetition[0], "doubt") == {"gap_us": why}
+
+
+def test_a_forwarder_that_is_not_back_when_the_trial_ends_was_away_for_as_long_at_least() -> None:
+    """Of 10,000 frames a second the last 3,750 did not come; 50 ms of that are the suite's."""
+    record = changed("restart", 3750, trailing_lost=3750, longest_gap_ns=7, restart_own_ns=50_000_000)
+    found = repetition_figures(record)
+    assert found.figures["gap_us"].text(per=1e3, unit=" ms") == "at least 325 ms"
+    assert found.figures["gap_us"].doubt == ""
+    assert found.value("blocked_us") is None
+    silent = repetition_figures(changed("restart", 10_000, trailing_lost=10_000))
+    assert each_figure(silent, "doubt") == {"gap_us": "no frame came through after the change"}
 
 
 def test_the_suite_has_a_row_for_each_change(tmp_path: Path) -> None:

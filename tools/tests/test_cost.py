@@ -479,6 +479,8 @@ def test_bad_input_is_one_line(options: list[str], said: str, capsys: pytest.Cap
         ("ovs-afxdp:build", "option 'build' of forwarder 'ovs-afxdp' is not option=value"),
         ("ovs-afxdp:flow_offload=perhaps", "forwarder ovs-afxdp: flow_offload: .*perhaps"),
         ("xdp:object=/nowhere/mine.o", "object=/nowhere/mine.o: there is no such file"),
+        ("ovs-afxdp:build=/nowhere", "'/nowhere': local has no /nowhere/ovs-vswitchd; `ovs/build` makes such"),
+        ("command:argv=no-such-program", "argv=no-such-program: no such program on "),
         ("ovs-afxdp:n_rxq=2", "option n_rxq: in guests of xdplab cost it has build, "),
         ("ovs-afxdp:rule_masks=0", "rule_masks=0, nothing that can be offloaded, needs rules=misses"),
     ],
@@ -491,9 +493,7 @@ def test_a_forwarder_that_is_none(name: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("ovs-afxdp:build=/nowhere", "/nowhere/ovs-vswitchd is not there; `ovs/build` makes such a folder"),
         ("ovs-afxdp:tx_copy=auto", "tx_copy=auto: OVS build 'stock' .* has no tx-copy; patch .* brings it"),
-        ("command:argv=no-such-program", "no-such-program: no such program on this machine"),
         ("command:argv=ldd", "ldd: a script, and guests of xdplab cost have no interpreters"),
         ("vpp-afxdp", "VPP has not been tried in guests; `xdplab run` measures vpp-afxdp where VPP is installed"),
     ],

@@ -204,13 +204,14 @@ def test_the_proof_sends_again_before_it_says_that_an_option_is_not_in_force(nee
 
     point: Any = type("P", (), {"traffic": TrafficSpec(), "path": Way.HAIRPIN})()
     late: Any = Late()
+    unasked: Any = None
     if passes:
-        prove(point, late, send, lasting=False)
+        prove(point, late, send, dut=unasked, tester=unasked, lasting=False)
         assert len(sent) == needed
         assert (sent[-1].duration_s >= 3) == (needed == 5)
     else:
         with pytest.raises(Unsupported, match="nothing yet"):
-            prove(point, late, send, lasting=False)
+            prove(point, late, send, dut=unasked, tester=unasked, lasting=False)
 
 
 def rule_lines(text: str, *names: str) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, OFFLOAD, PATCHED, MakeDut, OvsHost, dut_maker, forwarder
 
+from xdplab.forwarders.ovs import readback
 from xdplab.forwarders.ovs.builds import find_build, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfpacket, OvsAfxdp, OvsDpdk
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, UserspaceOptions, cpu_set, keys
@@ -229,3 +230,43 @@ def test_a_key_that_nothing_proves_is_refused(column: Any) -> None:
 
 def test_options_that_all_three_take_have_one_meaning() -> None:
     assert keys(UserspaceOptions) < keys(OvsDpdkOptions) < keys(OvsAfxdpOptions)
+
+
+#: Of Open vSwitch 3.1.0 with a rule that drops, and two that go to tables without rules.
+_FLOWS = """\
+OFPST_FLOW reply (OF1.5) (xid=0x2):
+ cookie=0x0, duration=0.685s, table=0, n_packets=3, n_bytes=318, idle_age=0, priority=5,udp,tp_dst=9 actions=drop
+ cookie=0x0, duration=0.5s, table=0, n_packets=4, n_bytes=318, idle_age=0, priority=6,udp,tp_dst=10 actions=goto_table:3
+ cookie=0x0, duration=0.5s, table=0, n_packets=5, n_bytes=318, idle_age=0, priority=7,udp,tp_dst=11 actions=resubmit(,4)
+"""
+_TABLES = """\
+OFPST_TABLE reply (OF1.5) (xid=0x2):
+  table 0:
+    active=3, lookup=12, matched=9
+
+  table 1:
+    active=0, lookup=0, matched=0
+
+  table 2: ditto
+
+  table 3:
+    active=0, lookup=3, matched=0
+
+  table 4: ditto
+
+  table 5:
+    active=0, lookup=0, matched=0
+
+  tables 6...253: ditto
+"""
+
+
+def test_frames_that_rules_drop_and_tables_have_no_rule_for_are_told_by_rule_and_table() -> None:
+    assert readback.rules_without_output(_FLOWS) == {"rule 'priority=5,udp,tp_dst=9' of table 0, which drops:": 3}
+    missed = readback.misses(_TABLES)
+    assert {name: count for name, count in missed.items() if count} == {
+        "no rule of table 0:": 3, "no rule of table 3:": 3, "no rule of table 4:": 3,
+    }  # fmt: skip
+    assert readback.drops(
+        "drop_action_of_pipeline  0.0/sec  0.1/sec  0.0/sec   total: 200\nhmap_pathological 0.0/sec"
+    ) == {"drop_action_of_pipeline": 200}

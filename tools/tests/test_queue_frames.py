@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which queues had frames, where none came through: by the names that drivers give their counters."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 from lab.records import result, stream
 
 from xdplab.hosts.base import Completed
-from xdplab.hosts.queue_frames import moved, queue_frames
-from xdplab.model import Path as Way, PointFailed
+from xdplab.hosts.queue_frames import by_queue, driver_counters, moved
+from xdplab.model import Path as Way, Pipeline, PointFailed
 from xdplab.runner.proof import prove_path
-from xdplab.testbed import Port
+from xdplab.testbed import Port, TesterPorts
 
 
 class Host:
@@ -22,11 +23,23 @@ class Host:
     def __init__(self, **counters: int) -> None:
         self.counters: dict[str, int] = dict(counters)
         self.received = self.sent = 0
+        self.served: list[int] | None = None
 
     def run(self, argv: Any, *, check: bool = True) -> Completed:
         """Of an interface whose driver has counters of its own, or none."""
         text = "NIC statistics:\n" + "".join(f"     {name}: {value}\n" for name, value in self.counters.items())
         return Completed(tuple(argv), 0, text, "") if self.counters else Completed(tuple(argv), 94, "", "no stats")
+
+    def read(self, path: str) -> str:
+        """Of the kernel's own stack: nothing."""
+        return ""
+
+    def xdp(self, ifname: str) -> None:
+        """No program."""
+
+    def xsk_queues(self, ifname: str) -> list[int] | None:
+        """Those that are served."""
+        return self.served
 
     def links(self) -> Any:
         """The one link."""
@@ -59,41 +72,78 @@ NO_QUEUES = (
 def test_frames_of_a_queue_are_found_under_each_drivers_names(driver: str) -> None:
     came, went, other = NAMES[driver]
     host: Any = Host(**{came: 20, went: 7, other: 1280}, **dict.fromkeys(NO_QUEUES, 99))
-    assert queue_frames(host, "p0") == {"rx": {3: 20}, "tx": {12: 7}}
+    assert by_queue(driver_counters(host, "p0")) == {"rx": {3: 20}, "tx": {12: 7}}
 
 
 def test_what_moved_is_what_grew() -> None:
     assert moved({"rx": {0: 5, 1: 2}}, {"rx": {0: 5, 1: 9, 2: 1}, "tx": {0: 0}}) == {"rx": {1: 7, 2: 1}, "tx": {}}
 
 
-def test_where_no_frame_comes_through_each_port_and_queue_says_what_it_counted() -> None:
-    """Frames came to a queue that the forwarder does not have; of one driver nothing is known."""
-    a0 = Host()
-    b0 = Host(rx_queue_0_packets=4, rx_queue_3_packets=1, tx_queue_0_packets=0)
+@pytest.fixture
+def b0(monkeypatch: pytest.MonkeyPatch) -> Host:
+    """The machine in the middle, of which nothing is watched; four frames have come to queue 0 before."""
+    monkeypatch.setattr("xdplab.hosts.xdp_ends.why_not_built", lambda name: "not built")
+    return Host(rx_queue_0_packets=4, rx_queue_3_packets=1, tx_queue_0_packets=0, rx_queue_0_drops=0)
+
+
+def proven(b0: Host, send: Any, a0: Host, **forwarder: Any) -> str:
+    """Why nothing comes through."""
     hosts: dict[str, Any] = {"a0": a0, "b0": b0}
-    ports = [Port(role, host, "p0", "", 1500) for role, host in hosts.items()]
-    ports.append(Port("c0", a0, "TRex port 0", "", 1500, trex=0))  # type: ignore[arg-type]
-    forwarder: Any = SimpleNamespace(name="mine", silent_s=0.0, crashed=lambda: None)
-    at: Any = SimpleNamespace(path=Way.HAIRPIN, traffic=SimpleNamespace(smallest=64, headers={}))
+    first, port = (Port(role, host, "p0", f"02:00:00:00:00:0{role[1]}", 1500) for role, host in hosts.items())
+    last = Port("c0", a0, "TRex port 0", "", 1500, trex=0)  # type: ignore[arg-type]
+    given: Any = {"name": "mine", "silent_s": 0.0, "crashed": lambda: None, "pids": lambda: (), **forwarder}
+    at: Any = SimpleNamespace(path=Way.THROUGH, pipeline=Pipeline(), traffic=SimpleNamespace(smallest=64, headers={}))
+    dut: Any = SimpleNamespace(host=b0, ports=(port,), rundir=Path("/nowhere"))
+    with pytest.raises(PointFailed) as failed:
+        prove_path(at, SimpleNamespace(**given), send, dut=dut, tester=TesterPorts(first, last), lasting=False)
+    return str(failed.value)
+
+
+def test_frames_that_come_to_a_queue_without_a_socket_are_found_there(b0: Host) -> None:
+    a0 = Host()
     trials = []
 
     def send(spec: Any) -> Any:
         trials.append(spec)
-        a0.sent += 20
-        b0.received += 20
-        b0.counters["rx_queue_3_packets"] += 20
-        return result(stream([], sent=20))
+        ways = [stream.direction for stream in spec.streams]
+        if "forward" in ways:
+            a0.sent += 200
+            b0.received += 200
+            b0.counters["rx_queue_3_packets"] += 200
+        lost = {"forward": 200, "backward": 0}
+        return result(*(stream([], sent=200, received=200 - lost[way], lost=lost[way], direction=way) for way in ways))
 
-    with pytest.raises(PointFailed) as failed:
-        prove_path(at, forwarder, send, lasting=False, ports=ports, queues=2)
-    assert len(trials) == 2
-    assert str(failed.value) == (
-        "mine: no frame came through forward within 0 s; frames of one more trial: a0 received 0 and sent 20, "
-        "b0 received 20 (queue 3: 20; queues: 2 in the testbed file) and sent 0 (no queue)"
+    b0.served = [0, 1]
+    said = proven(b0, send, a0)
+    assert said == (
+        "mine: no frame came through forward within 0 s; of 200 frames A→C, 200 arrived at queue 3 of b0, "
+        "and its AF_XDP sockets are at queue 0, 1, 200 met no XDP program at b0 and ended in B's own stack"
     )
-    gone = [Port("b0", Host(), "p1", "", 1500)]  # type: ignore[arg-type]
-    with pytest.raises(PointFailed, match=r"within 0 s; its ports do not say how far frames came: B: p1: there is no"):
-        prove_path(at, forwarder, send, lasting=False, ports=gone)
-    forwarder.crashed = lambda: "mine: killed by signal 9"
-    with pytest.raises(PointFailed, match=r"^mine: killed by signal 9$"):
-        prove_path(at, forwarder, send, lasting=False, ports=ports)
+    (stream_of_last,) = trials[-1].streams
+    assert (stream_of_last.count, stream_of_last.direction) == (200, "forward")
+
+
+def test_what_a_port_drops_is_said_where_nothing_else_is_known(b0: Host) -> None:
+    a0 = Host()
+
+    def send(spec: Any) -> Any:
+        a0.sent += 200
+        b0.counters["rx_queue_0_drops"] += 190
+        return result(*(stream([], sent=200, direction=each.direction) for each in spec.streams))
+
+    assert proven(b0, send, a0).startswith(
+        "mine: no frame came through forward or backward within 0 s; "
+        "of 200 frames A→C, 0 arrived at b0, a0 sent 200, b0 counted rx_queue_0_drops 190"
+    )
+
+
+def test_a_forwarder_that_ended_is_the_reason_and_nobody_looks_further(b0: Host) -> None:
+    def send(spec: Any) -> Any:
+        return result(*(stream([], sent=20, direction=each.direction) for each in spec.streams))
+
+    assert proven(b0, send, Host(), crashed=lambda: "mine: killed by signal 9") == "mine: killed by signal 9"
+    b0.name = "gone"
+    b0.links = dict  # type: ignore[method-assign]
+    assert "what hops count of frames A→C cannot be read: gone: p0: there is no such interface" in proven(
+        b0, send, Host()
+    )

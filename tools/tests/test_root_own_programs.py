@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What docs/own-programs.md has is measured; what is wrong with others is said."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.compiling import compiled
 from lab.rooted import Lab
 
 from xdplab.analysis.summary import summarise
@@ -75,14 +75,6 @@ static void forward("""
 _DEAF = _WRONG.replace("*(char *)(long)ctx->data ? XDP_DROP : XDP_PASS", "XDP_DROP")
 
 
-def compiled(folder: Path, name: str, text: str) -> Path:
-    source, made = folder / f"{name}.bpf.c", folder / f"{name}.bpf.o"
-    source.write_text(text, encoding="utf-8")
-    include = f"/usr/include/{os.uname().machine}-linux-gnu"
-    subprocess.run(["clang", "-O2", "-g", "-target", "bpf", f"-I{include}", "-c", source, "-o", made], check=True)
-    return made
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Those of the page, and compiled ones of others: name -> path."""
@@ -112,7 +104,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         untrue = untrue.replace(old, new)
     (folder / "untrue.c").write_text(untrue, encoding="utf-8")
     subprocess.run(["cc", "-O2", "-w", folder / "untrue.c", "-o", folder / "untrue", "-lxdp", "-lbpf"], check=True)
-    (folder / "hop.yaml").write_text(blocks["hop.yaml"], encoding="utf-8")
+    assert blocks["hop.yaml"].count("./hop") == 1
+    (folder / "hop.yaml").write_text(blocks["hop.yaml"].replace("./hop", str(hop.with_suffix(""))), encoding="utf-8")
     made = {
         name: str(compiled(folder, name, text))
         for name, text in (("page", blocks["forward.bpf.c"]), ("others", _OTHERS), ("wrong", _WRONG), ("deaf", _DEAF))
@@ -125,7 +118,7 @@ def measured(
 ) -> dict[str, dict[str, Any]]:
     """The row of each, by its label; the tester's figures are those of any run."""
     given = [{"label": label, **each} for label, each in forwarders.items()]
-    allow = [part for path in (*files.values(), "false", "/nowhere/app") for part in ("--allow-program", path)]
+    allow = [part for path in (*files.values(), "false") for part in ("--allow-program", path)]
     done = lab.run(**(study or {}), forwarders=given, options=allow)
     assert done.code == (0 if ok else 1), done.err
     lab.assert_nothing_left()
@@ -173,20 +166,17 @@ def test_what_is_wrong_with_a_program_is_said(lab: Lab, files: dict[str, str]) -
         which=xdp(files["others"]),
         unknown=xdp(f"{files['others']}:slow"),
         ends=command("false"),
-        absent=command("/nowhere/app"),
         good=xdp(files["page"]),
     )
     for label, words in {
         "verifier": "reads_too_far: the verifier says: .*outside of the packet",
-        "deaf": "it has neither a devmap nor a constant ifindex_a",
+        "deaf": "got XDP_DROP at b0.*it has neither a devmap nor a constant ifindex_a",
         "which": "several programs: .* has by_array, by_constants: name one",
         "unknown": "no program slow: .* has by_array, by_constants",
         "ends": "false ended with exit code 1",
     }.items():
         assert rows[label]["status"] == "failed", label
         assert re.search(words, rows[label]["reason"]), rows[label]["reason"]
-    assert rows["absent"]["status"] == "unsupported"
-    assert rows["absent"]["reason"].startswith("/nowhere/app: no such program on ")
     assert rows["good"]["status"] == "ok"
 
 
@@ -216,6 +206,27 @@ def test_who_loses_track_of_a_frame_is_named(lab: Lab, files: dict[str, str], tm
 
 
 def test_the_page_s_study_can_be_run(files: dict[str, str], lab: Lab) -> None:
-    done = lab.xdplab("run", files["study"], "--dry-run", "--allow-program", "./hop", "--testbed", lab.testbed)
+    done = lab.xdplab("run", files["study"], "--dry-run", "--allow-program", files["hop"], "--testbed", lab.testbed)
     assert done.code == 0, done.err
     assert "hop" in done.out
+
+
+def test_what_is_named_and_not_there_is_bad_input(lab: Lab) -> None:
+    for wanted, said in (
+        (command("/nowhere/app"), "argv=/nowhere/app: no such program on "),
+        (xdp("/nowhere/mine.o"), "object=/nowhere/mine.o: there is no such file"),
+        ("ovs-afxdp:build=/nowhere", "has no /nowhere/ovs-vswitchd"),
+        ("vpp-afxdp:vpp=/nowhere/vpp", "option vpp=/nowhere/vpp: "),
+    ):
+        for more in ((), ("--dry-run",)):
+            allow = ("--allow-program", "/nowhere/app", "--allow-program", "/nowhere/mine.o")
+            allow += ("--allow-program", "/nowhere", "--allow-program", "/nowhere/vpp")
+            done = lab.run(forwarders=[wanted, "linux-bridge"], options=[*allow, *more])
+            assert (done.code, said in done.err) == (2, True), done.err
+            lab.assert_nothing_left()
+    for variable, forwarder, tester in (("XDPLAB_VPP", "vpp-afxdp", "quick"), ("XDPLAB_TREX", "xdp", "trex")):
+        for more in ((), ("--dry-run",)):
+            done = lab.run(forwarders=[forwarder], tester=tester, options=more, env={variable: "/nowhere/there"})
+            assert (done.code, f"{variable}=/nowhere/there: " in done.err) == (2, True), done.err
+        done = lab.xdplab("doctor", **{variable: "/nowhere/there"})
+        assert (done.code, f"{variable}=/nowhere/there: " in done.out + done.err) == (2, True)

@@ -24,6 +24,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.stages.figures import stage_rows
 from xdplab.methods.tracing.figures import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec, TrialRecord
+from xdplab.model.digits import loss_over
 from xdplab.model.published import published_figure
 from xdplab.model.run import LAB_IN_A_BOX as LAB
 from xdplab.report.bars import rate_chart
@@ -257,3 +258,18 @@ def test_a_number_has_the_same_digits_in_the_report_and_is_zero_only_where_it_is
     rate = points[4].by_repetition[0].value("ndr_pps")
     assert kpps(rate) == figure_column(figure("ndr_pps")).shown(points[4]) == "1,238"
     assert (fixed(0.004), fixed(-0.001), fixed(0.0), fixed(1.5)) == ("0.004", "-0.001", "0.00", "1.50")
+
+
+@pytest.mark.parametrize(
+    ("mean", "rounds", "said"),
+    [
+        (0.041, [0.0, 0.124, 0.0], "4.1 % (0 to 12.4 %)"),
+        (0.041, [0.02, 0.04, 0.063], "4.1 % (2 to 6.3 %)"),
+        (0.041, [0.04, 0.041, 0.042], "4.1 %"),
+        (0.041, [0.041], "4.1 %"),
+        (0.0, [0.0, 0.0], "0"),
+        (None, [], "-"),
+    ],
+)
+def test_a_loss_of_some_rounds_only_is_shown_with_its_range(mean: float | None, rounds: list[float], said: str) -> None:
+    assert loss_over(mean, rounds) == said

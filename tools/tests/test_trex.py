@@ -14,7 +14,16 @@ from hdrh.histogram import HdrHistogram
 from hypothesis import given, settings, strategies as st
 
 from xdplab.hosts import LocalHost
-from xdplab.model import CpuLayout, PointFailed, StreamSpec, TestbedSpec, TrialSpec, Unsupported, XdplabError
+from xdplab.model import (
+    CpuLayout,
+    InputError,
+    PointFailed,
+    StreamSpec,
+    TestbedSpec,
+    TrialSpec,
+    Unsupported,
+    XdplabError,
+)
 from xdplab.testbed import FakeTestbed, Port
 from xdplab.testers import trex_server
 from xdplab.testers.trex import Trex, TrexOptions
@@ -217,7 +226,6 @@ def test_it_is_found_by_option_by_setting_and_on_path(tmp_path: Path, monkeypatc
     first, second, third = (release(tmp_path / name) for name in ("v1", "v2", "v3"))
     monkeypatch.delenv("XDPLAB_TREX", raising=False)
     assert trex_server.find() is None
-    assert trex_server.find(str(tmp_path / "nowhere")) is None
     links = tmp_path / "bin"
     links.mkdir()
     (links / "t-rex-64").symlink_to(third / "t-rex-64")
@@ -231,10 +239,13 @@ def test_it_is_found_by_option_by_setting_and_on_path(tmp_path: Path, monkeypatc
     assert by_option is not None
     assert (by_setting.folder, by_option.folder) == (second, first)
     # what was asked for by name is not replaced by another release
-    assert trex_server.find(str(tmp_path / "nowhere")) is None
     nowhere = Trex(TrexOptions(path=str(tmp_path / "nowhere")))
-    reason = nowhere.unsupported(FakeTestbed(TestbedSpec(name="t", kind="fake")))
-    assert reason == f"path={tmp_path}/nowhere: no TRex release there: t-rex-64 and its client library are missing"
+    missing = f"={tmp_path}/nowhere: no TRex release there: t-rex-64 and its client library are missing$"
+    with pytest.raises(InputError, match=f"^tester trex: path{missing}"):
+        nowhere.unsupported(FakeTestbed(TestbedSpec(name="t", kind="fake")))
+    monkeypatch.setenv("XDPLAB_TREX", str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match=f"^XDPLAB_TREX{missing}"):
+        trex_server.find()
 
 
 def spoken(*lines: str) -> list[dict[str, Any]]:

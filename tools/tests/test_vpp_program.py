@@ -67,9 +67,8 @@ def test_doctor_and_run_say_the_same_of_another_machine() -> None:
 def test_a_prefix_is_taken_for_its_program() -> None:
     host = Answering({("which", "/opt/vpp/bin/vpp"): "/opt/vpp/bin/vpp\n"})
     assert find_vpp(host, "/opt/vpp", "p") == ("/opt/vpp/bin/vpp", "")  # type: ignore[arg-type]
-    program, reason = find_vpp(host, "/opt/other", "p")  # type: ignore[arg-type]
-    assert program is None
-    assert "no program at /opt/other" in reason
+    with pytest.raises(InputError, match=r"^option vpp=/opt/other: "):
+        find_vpp(host, "/opt/other", "p")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["vpp-afxdp", "vpp-afpacket", "vpp-dpdk"])
@@ -86,7 +85,15 @@ def test_without_vpp_the_reason_says_how_to_get_it(name: str) -> None:
 
 def test_a_named_program_that_is_not_there_is_named() -> None:
     forwarder = make_forwarder(ForwarderSpec(name="vpp-afxdp", options={"vpp": "/opt/vpp"}))
-    assert "no program at /opt/vpp" in (forwarder.unsupported(dut(Answering())) or "")
+    with pytest.raises(InputError, match=r"^option vpp=/opt/vpp: B has no such program"):
+        forwarder.unsupported(dut(Answering()))
+
+
+def test_a_program_that_a_variable_names_is_not_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDPLAB_VPP", "/opt/vpp")
+    forwarder = make_forwarder(ForwarderSpec(name="vpp-afxdp"))
+    with pytest.raises(InputError, match=r"^XDPLAB_VPP=/opt/vpp: B has no such program"):
+        forwarder.unsupported(dut(Answering({("which", "vpp"): "/usr/bin/vpp"})))
 
 
 def test_zero_copy_on_veth_is_unsupported_with_the_reason() -> None:

@@ -244,5 +244,5 @@ def test_root_it_builds_its_programs_once_and_measures(installed: Installed) -> 
     rows = json.loads(installed.xdplab("show", "--json", env=env))
     assert {row["forwarder"] for row in rows if row["status"] == "ok"} == {"xdp", "linux-bridge"}
     (built,) = (installed.place / "cache" / "bpf").glob("*/")
-    assert {path.name for path in built.iterdir()} == {"ovsprobe", "xdpapp", "xdpfwd", "xdpgen", "xsk"}
+    assert {path.name for path in built.iterdir()} == {"ovsprobe", "xdpapp", "xdpends", "xdpfwd", "xdpgen", "xsk"}
     assert "building" not in installed.run(str(installed.bin / "xdplab"), "doctor", env=env).stderr

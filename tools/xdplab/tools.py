@@ -15,7 +15,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parent
 #: What setup.py puts into the wheel, laid out as in a checkout.
 _SHARE = _PACKAGE / "_share"
-_PROGRAMS = ("ovsprobe", "xdpapp", "xdpfwd", "xdpgen", "xsk")
+_PROGRAMS = ("ovsprobe", "xdpapp", "xdpends", "xdpfwd", "xdpgen", "xsk")
 #: Debian package -> a file of it that compiling the programs of bpf/ takes.
 _BUILD_NEEDS = {
     "bpftool": "usr/sbin/bpftool",

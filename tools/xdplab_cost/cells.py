@@ -279,7 +279,7 @@ def _command(asked: Any, driver: Driver) -> InGuest:
     options = asked.options
     program = Path(shutil.which(options.argv[0]) or options.argv[0])
     if not program.is_file():
-        raise Unsupported(f"{options.argv[0]}: no such program on this machine")
+        raise InputError(f"command: argv={options.argv[0]}: no such program on this machine: correct it")
     if program.read_bytes()[:4] != b"\x7fELF":
         raise Unsupported(f"{options.argv[0]}: a script, and guests of xdplab cost have no interpreters")
     programs = {str(program.resolve()): f"usr/bin/{program.name}"}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xdplab.measure.measured import RepetitionFigures, in_half, shared_doubt
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
-from xdplab.model.digits import loss, number_of, percent, significant
+from xdplab.model.digits import loss, loss_over, number_of, significant
 from xdplab.stats.interval import MIN_ROUNDS
 
 #: Below this share of the load that was asked for, a latency is of another load.
@@ -77,9 +77,9 @@ def _of_loss(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
     if figure(metric).at_load and side.pausing:
         yield of_pause(side.pausing)
     losses = [one.loss_ratio for one in figures]
-    if figure(metric).at_load and losses and (loss := fmean(losses)) > REPORTED_LOSS:
+    if figure(metric).at_load and losses and (mean := fmean(losses)) > REPORTED_LOSS:
         late = ", counted as infinitely late" if figure(metric).percent else ""
-        yield f"{side.forwarder} lost {percent(loss)}{late}"
+        yield f"{side.forwarder} lost {loss_over(mean, losses)}{late}"
 
 
 def searched(side: PointSummary, metric: str) -> list[RepetitionFigures]:
@@ -153,7 +153,7 @@ def loss_above(point: PointSummary, limit: float | None) -> str:
     if point.loss_ratio is None:
         return f"{point.forwarder}: its loss is not known, and the study allows {loss(limit)}"
     if point.loss_ratio > limit:
-        return f"{point.forwarder}: loss {loss(point.loss_ratio)}, the study allows {loss(limit)}"
+        return f"{point.forwarder}: loss {point.loss_text}, the study allows {loss(limit)}"
     lost = round(point.loss_ratio * point.sent)
     shown = min(1.0, _losses_below(lost) / point.sent) if point.sent else 1.0
     if 0 < limit < shown:

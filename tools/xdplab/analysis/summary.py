@@ -120,6 +120,7 @@ def _summary(
         achieved_pps=known_median(figure.achieved_pps for figure in figures),
         forwarded_pps=known_median(figure.forwarded_pps for figure in figures),
         loss_ratio=loss_of(chosen) if returns else None,
+        where_lost=_where_lost(trials),
         measured=_of_point(figures, chosen),
         p99999_us=if_enough_samples(chosen, 99.999, sample_of(chosen).percentile_us(99.999)),
         min_us=_extreme(min, (latency.min_ns for latency in latencies)),
@@ -150,6 +151,11 @@ def _summary(
         by_repetition=figures,
         equivalence_margin=run.study.equivalence_margin,
     )
+
+
+def _where_lost(trials: Iterable[TrialRecord]) -> str:
+    told = [trial for trial in trials if trial.where_lost and trial.result]
+    return max(told, key=lambda trial: loss_of([trial]) or 0.0).where_lost if told else ""
 
 
 def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:

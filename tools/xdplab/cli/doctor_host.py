@@ -10,7 +10,7 @@ from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.vpp.program import find_vpp, installed_version, out_of_reach
 from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import FIX_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
-from xdplab.model import XdplabError
+from xdplab.model import InputError, XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
 from xdplab.tools import bpf_program, build_gap, provision_command
 
@@ -121,14 +121,20 @@ def vpp(host: Host) -> Check:
     away = out_of_reach(host)
     if away:
         return check("VPP", False, "cannot be driven over SSH", away, required=False, host=host.name)
-    program, reason = find_vpp(host, "", "vpp-plugin-core")
+    try:
+        program, reason = find_vpp(host, "", "vpp-plugin-core")
+    except InputError as exc:
+        return check("VPP", False, str(exc), "name VPP's program or prefix by XDPLAB_VPP, or unset it", host=host.name)
     found = f"{program} {installed_version(host, program)}" if program else "not found"
     return check("VPP", program is not None, found, reason, required=False, host=host.name)
 
 
 def trex() -> Check:
     """TRex on this machine: its client library speaks to a server, also to one on the tester's host."""
-    found = find_trex()
+    try:
+        found = find_trex()
+    except InputError as exc:
+        return check("TRex", False, str(exc), "name the folder of a release by XDPLAB_TREX, or unset it")
     return check("TRex", found is not None, str(found.folder) if found else "absent", HOW_TO_GET, required=False)
 
 

@@ -51,6 +51,8 @@ def summary_table(method: Method[Any], summaries: Iterable[PointSummary], trials
     notes = reason_lines((point.forwarder, f"{point.status}: {point.reason}") for point in points if point.reason)
     for point in points:
         notes += method.notes(point)
+        if point.where_lost:
+            notes.append(f"{point.forwarder}: {point.where_lost}")
         if point.tx_drops:
             notes.append(
                 f"{point.forwarder}: the tester's own card dropped {point.tx_drops} frames; they were not sent"

@@ -221,7 +221,15 @@ class Explaining(Protocol):
     """It knows why no frame comes through."""
 
     def why_silent(self) -> str:
-        """Asked when no frame came through: what it knows of the cause, in a sentence that is appended; "": nothing."""
+        """Asked when no frame came through: what it knows of the cause, in a few words; "": nothing."""
+
+
+@runtime_checkable
+class Losing(Protocol):
+    """It counts frames that it does not send on, under other names than its `counters`."""
+
+    def frames_lost(self) -> dict[str, int]:
+        """Those so far, by rule, table, node or reason."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder, OptionsT
 from xdplab.hosts import Running
+from xdplab.hosts.complaints import last_words
 from xdplab.hosts.kernel import link_counters
 from xdplab.hosts.waiting import how_it_ended, wait_until
 from xdplab.model import PointFailed
@@ -61,7 +62,7 @@ class Instance:
         ended = self.ended()
         if ended:
             who = "" if ended.startswith(self.name) else f"{self.name}: "
-            raise PointFailed(f"{who}{ended}: {' | '.join(self.log_tail()[-2:])}")
+            raise PointFailed(f"{who}{ended}: {last_words(self.log_tail())}")
 
     def link_counters(self) -> dict[str, Any]:
         return {port.role: link_counters(self.dut.host, port.ifname) for port in self.dut.ports}

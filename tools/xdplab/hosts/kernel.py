@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions to a host's kernel that several layers ask: interfaces, drivers, threads, CPU time."""
 
+import json
 import os
 import re
 import time
@@ -13,7 +14,7 @@ from typing import Any
 from xdplab.hosts.agent.netlink import Link
 from xdplab.hosts.base import Host
 from xdplab.hosts.waiting import comes_true
-from xdplab.model import LinkLost, ThreadUse, XdplabError
+from xdplab.model import LinkLost, MissingProgram, ThreadUse, XdplabError
 
 #: Of proc_pid_stat(5).
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -131,8 +132,25 @@ def detach_xdp(host: Host, ifname: str) -> bool:
         return host.xdp(ifname) is None
 
     if not comes_true(detached, _DETACH_S) and (left := host.xdp(ifname)) is not None:
-        raise XdplabError(f"{host.name}: {ifname}: XDP program {left.prog_name} cannot be detached")
+        held = _link_of(host, left.prog_id)
+        raise XdplabError(f"{host.name}: {ifname}: XDP program {left.prog_name} cannot be detached{held}")
     return True
+
+
+def _link_of(host: Host, prog_id: int) -> str:
+    """Who holds a program that no command detaches: a bpf_link, in a file or by a process; "" where nobody tells."""
+    try:
+        shown = host.run(["bpftool", "--json", "--bpffs", "link", "show"], check=False).stdout
+        links = [each for each in json.loads(shown or "[]") if each.get("prog_id") == prog_id]
+    except (MissingProgram, ValueError):
+        links = []
+    files = [path for each in links for path in each.get("pinned", ())]
+    users = [f"{user['comm']} ({user['pid']})" for each in links for user in each.get("pids", ())]
+    if files:
+        return f": a bpf_link is pinned at {' and '.join(files)}; removing that file detaches it"
+    if users:
+        return f": process {' and '.join(users)} holds its bpf_link; it goes when that ends"
+    return ": a bpf_link holds it; `bpftool link detach id` detaches it" if links else ""
 
 
 def wait_for_queues(host: Host, ifnames: Sequence[str]) -> None:

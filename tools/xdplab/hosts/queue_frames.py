@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from xdplab.hosts.base import Host
+from xdplab.model import MissingProgram
 
 Way = Literal["rx", "tx"]
 #: Way -> queue -> frames.
@@ -17,19 +18,27 @@ _NAMES = (
     re.compile(r"(?:queue_|rvec_|q|\[)(?P<queue>\d+)(?:\]: |_)(?P<way>rx|tx)_(?P<what>\w+)"),
 )
 #: What is counted in frames, whatever became of them: mlx5 counts those that XDP takes under other names than the rest.
-_FRAMES = re.compile(r"packet|pkt|cnt$|xmit|redirect|drop")
+_FRAMES = re.compile(r"packet|pkt|cnt$|xmit$|redirect|xdp_drop")
 
 
-def queue_frames(host: Host, ifname: str) -> dict[Way, dict[int, int]]:
-    """Those so far; a way that the driver does not count is left out. Of several counters of a queue, the largest."""
+def driver_counters(host: Host, ifname: str) -> dict[str, int]:
+    """Name -> value of what the driver counts; nothing where it counts nothing by itself."""
+    try:
+        shown = host.run(["ethtool", "-S", ifname], check=False).stdout
+    except MissingProgram:
+        return {}
+    return {name: int(value) for name, value in re.findall(r"^\s+(\S.*?):\s+(\d+)$", shown, re.MULTILINE)}
+
+
+def by_queue(counters: Mapping[str, int]) -> dict[Way, dict[int, int]]:
+    """Frames of each queue; a way that the driver does not count is left out. Of several counters, the largest."""
     found: dict[Way, dict[int, int]] = {}
-    shown = host.run(["ethtool", "-S", ifname], check=False).stdout
-    for name, value in re.findall(r"^\s+(\S.*?):\s+(\d+)$", shown, re.MULTILINE):
+    for name, value in counters.items():
         match = next(filter(None, (pattern.fullmatch(name) for pattern in _NAMES)), None)
         if match and _FRAMES.search(match["what"]):
             of_way = found.setdefault("rx" if match["way"] == "rx" else "tx", {})
             queue = int(match["queue"])
-            of_way[queue] = max(of_way.get(queue, 0), int(value))
+            of_way[queue] = max(of_way.get(queue, 0), value)
     return found
 
 

@@ -3,13 +3,13 @@
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from xdplab.hosts.base import Host, Running
-from xdplab.model import PointFailed
+from xdplab.model import LinkLost, PointFailed, XdplabError
 
 POLL_S = 0.005
 
@@ -53,6 +53,20 @@ def how_it_ended(name: str, process: Running) -> str | None:
     if code < 0:
         return f"{name} was ended by signal {signal.Signals(-code).name}"
     return f"{name} ended with exit code {code}"
+
+
+def stopped(host: Host, pids: Iterable[int]) -> str | None:
+    """None, or which of these processes a signal has stopped: it neither ends nor does anything."""
+    for pid in pids:
+        try:
+            name, _, state = host.read(f"/proc/{pid}/stat").partition("(")[2].rpartition(") ")
+        except LinkLost:
+            raise
+        except XdplabError:
+            continue  # it has ended
+        if state[:1] in ("T", "t"):
+            return f"{name} is stopped (process {pid}, state {state[0]}; kill -CONT {pid} lets it go on)"
+    return None
 
 
 def run_parallel(*asks: Callable[[], Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from xdplab.measure.figure import PointFigures
 from xdplab.measure.flows import FlowSummary, NewFlows
 from xdplab.measure.measured import Extended, Measured, RepetitionFigures
 from xdplab.model import Model, Shown
+from xdplab.model.digits import loss_over
 
 #: `frame_bytes` of a point whose frames are those of programs of the method's.
 OWN_FRAMES = "own"
@@ -61,6 +62,8 @@ class PointSummary(Model):
     forwarded_pps: float | None
     #: Frames lost of those sent, all repetitions together; None where the method has none come back.
     loss_ratio: float | None
+    #: Where frames were lost, by what each hop counted; of the repetition that lost most.
+    where_lost: Shown = ""
     #: Key of a figure -> what is known of it: medians over its repetitions.
     measured: dict[str, Measured]
     #: 99.999th percentile of all repetitions merged; infinite (`null`): its frame was lost.
@@ -135,6 +138,11 @@ class PointSummary(Model):
         """In sentences: `64-byte frames`."""
         words = {OWN_FRAMES: "frames of the applications' sizes", "imix": "IMIX frames"}
         return words.get(str(self.frame_bytes), f"{self.frame_bytes}-byte frames")
+
+    @property
+    def loss_text(self) -> str:
+        """Its loss as tables and sentences have it, with the range over repetitions that differ widely."""
+        return loss_over(self.loss_ratio, [each.loss_ratio for each in self.by_repetition])
 
     @property
     def p50_us(self) -> float | None:

@@ -2,6 +2,7 @@
 """Numbers as a person reads them."""
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 
 
@@ -30,3 +31,15 @@ def number_of(count: int, what: str) -> str:
 def loss(ratio: float | None) -> str:
     """A loss ratio in percent: 0 only when it is zero; a dash when it is not known."""
     return "-" if ratio is None else percent(ratio) if ratio else "0"
+
+
+#: A loss of which the rounds differ by more than this is that of some of them.
+_UNLIKE = 2
+
+
+def loss_over(ratio: float | None, rounds: Sequence[float]) -> str:
+    """The same with the range of rounds that differ widely: `4.1 % (0 to 12.4 %)`: the machine was away."""
+    low, high = min(rounds, default=0.0), max(rounds, default=0.0)
+    if not ratio or high <= _UNLIKE * low or len(rounds) < 2:
+        return loss(ratio)
+    return f"{loss(ratio)} ({loss(low).removesuffix(' %')} to {loss(high)})"

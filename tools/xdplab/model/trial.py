@@ -310,6 +310,8 @@ class TrialRecord(Model):
     offered_pps: float | None = None
     #: What it answered; None of records that are no trial.
     result: TrialResult | None = None
+    #: Of the first trial of a repetition that lost more than 0.1 %: where frames ended in a short one like it.
+    where_lost: Shown = ""
     #: Part of the method that it belongs to: the clause of an RFC ("RFC 2544 26.1"), a rate, a way.
     clause: str = ""
     #: What a method counted or found (docs/methods.md).

@@ -67,7 +67,7 @@ def render(of: Run) -> str:
             sections=[page.table(), page.pictures()] if own is None else own,
             tables=[] if sweeps else side_tables(summaries),
             sizes={} if sweeps else _sizes(page),
-            remarks=[*_pauses(summaries), *of.method.remarks(run), *rule_differences(run, trials)],
+            remarks=[*_pauses(summaries), *_losses(summaries), *of.method.remarks(run), *rule_differences(run, trials)],
             low_latency=_low_latency(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),
@@ -112,6 +112,11 @@ def _pauses(summaries: Sequence[PointSummary]) -> list[str]:
         f"{text[0].upper()}{text[1:]}; each loss, and each rate that losses decide, is doubted for that."
         for text in found
     ]
+
+
+def _losses(summaries: Sequence[PointSummary]) -> list[str]:
+    """Where frames were lost."""
+    return [f"{each.forwarder}: {each.where_lost}." for each in summaries if each.where_lost]
 
 
 def _low_latency(run: RunRecord) -> list[str]:

@@ -3,26 +3,13 @@
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Literal
 
-from xdplab.forwarders import Forwarder
-from xdplab.forwarders.base import Explaining
-from xdplab.hosts.kernel import link_counters
-from xdplab.hosts.queue_frames import moved, queue_frames
-from xdplab.model import (
-    LinkLost,
-    Path,
-    Point,
-    PointFailed,
-    StreamSpec,
-    TrialResult,
-    TrialSpec,
-    Unsupported,
-    XdplabError,
-)
-from xdplab.testbed import Port
+from xdplab.forwarders import Dut, Forwarder
+from xdplab.model import Path, Point, PointFailed, StreamSpec, TrialResult, TrialSpec, Unsupported
+from xdplab.runner.frame_ends import FRAMES, FRAMES_PPS, where_frames_end
+from xdplab.testbed import TesterPorts
 
 #: Of the proof's trials on cards, one after another: a link may be down for a while after a tester's sockets and
 #: programs have come (igb: 0.4 s), which each trial brings again.
@@ -38,9 +25,9 @@ def prove(
     forwarder: Forwarder[Any],
     send: Callable[[TrialSpec], TrialResult],
     *,
+    dut: Dut,
+    tester: TesterPorts,
     lasting: bool,
-    ports: Sequence[Port] = (),
-    queues: int = 1,
 ) -> None:
     """Frames come through and options are in force, some of them only once there were frames.
 
@@ -49,7 +36,7 @@ def prove(
         Unsupported: an option is not in force.
     """
     for duration_s in _PROOFS_S:
-        prove_path(point, forwarder, send, lasting=lasting, duration_s=duration_s, ports=ports, queues=queues)
+        prove_path(point, forwarder, send, dut=dut, tester=tester, lasting=lasting, duration_s=duration_s)
         idle = forwarder.ineffective()
         if idle is None:
             return
@@ -66,17 +53,15 @@ def prove_path(
     forwarder: Forwarder[Any],
     send: Callable[[TrialSpec], TrialResult],
     *,
+    dut: Dut,
+    tester: TesterPorts,
     lasting: bool,
     duration_s: float = _PROOFS_S[0],
-    ports: Sequence[Port] = (),
-    queues: int = 1,
 ) -> None:
     """`lasting`: its ports are cards, or others that are there after the run; `duration_s`: of each trial.
 
-    `ports`: of the path; their counters say how far frames came. `queues`: of the forwarder's, by the testbed file.
-
     Raises:
-        PointFailed: no frame came, in some direction; with what the forwarder knows of it.
+        PointFailed: no frame came, in some direction; with where frames ended.
     """
     traffic = point.traffic
     streams = tuple(
@@ -103,39 +88,11 @@ def prove_path(
         if ended or (tried and time.monotonic() > deadline):
             if ended:
                 raise PointFailed(ended)
-            why = forwarder.why_silent() if isinstance(forwarder, Explaining) else ""
-            try:
-                counted = _counted([port for port in ports if port.in_kernel], queues, partial(send, spec))
-            except LinkLost:
-                raise
-            except XdplabError as exc:
-                counted = f"; its ports do not say how far frames came: {exc}"
+            marked = {"pps": FRAMES_PPS, "count": FRAMES}
+            asked = [stream.model_copy(update=marked) for stream in streams if stream.direction in silent]
+            once_more = spec.model_copy(update={"streams": tuple(asked), "duration_s": 1.1 * FRAMES / FRAMES_PPS})
+            why = where_frames_end(forwarder, dut, tester, send, once_more)
             raise PointFailed(
-                f"{forwarder.name}: no frame came through {' or '.join(silent)} within {forwarder.silent_s:g} s{why}"
-                f"{counted}"
+                f"{forwarder.name}: no frame came through {' or '.join(silent)} within {forwarder.silent_s:g} s"
+                f"{f'; {why}' if why else ''}"
             )
-
-
-def _counted(ports: Sequence[Port], queues: int, once_more: Callable[[], object]) -> str:
-    """What the ports, and of each its queues, count in one more trial."""
-    if not ports:
-        return ""
-    before = [(link_counters(port.host, port.ifname), queue_frames(port.host, port.ifname)) for port in ports]
-    once_more()
-    said = []
-    for port, (links, of_queues) in zip(ports, before, strict=True):
-        now, more = link_counters(port.host, port.ifname), moved(of_queues, queue_frames(port.host, port.ifname))
-        came, went = (now[way]["packets"] - links[way]["packets"] for way in ("rx", "tx"))
-        beyond = port.role.startswith("b") and any(queue >= queues for queue in more.get("rx", ()))
-        hint = f"; queues: {queues} in the testbed file" if beyond else ""
-        said.append(
-            f"{port.role} received {came}{_in_words(more.get('rx'), hint)} and sent {went}{_in_words(more.get('tx'))}"
-        )
-    return f"; frames of one more trial: {', '.join(said)}"
-
-
-def _in_words(frames: Mapping[int, int] | None, hint: str = "") -> str:
-    """By queue; nothing where the driver does not count them."""
-    if frames is None:
-        return ""
-    return f" ({', '.join(f'queue {queue}: {count}' for queue, count in sorted(frames.items())) or 'no queue'}{hint})"

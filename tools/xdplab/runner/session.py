@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +16,11 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import UNPROVEN, Counting, mode_in_use, sockets_in_use
+from xdplab.hosts.complaints import advised, complaints, last_words
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
 from xdplab.hosts.signals import deferred
-from xdplab.hosts.waiting import comes_true
+from xdplab.hosts.waiting import comes_true, stopped
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (
@@ -40,6 +42,7 @@ from xdplab.model.trial import Purpose
 from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import between, snapshot, taken_away
+from xdplab.runner.frame_ends import REPORTED_LOSS, sockets_lost, where_frames_end
 from xdplab.runner.plan import Repetition
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.runner.proof import prove
@@ -51,8 +54,17 @@ from xdplab.testers import Tester, TesterContext
 
 #: How often the connection may be lost while everything is put back.
 _PUT_BACKS = 5
+#: How long a restarted forwarder is waited for behind its trial, and each look at whether it forwards.
+_BACK_S, _PROBE_S = 30.0, 0.05
+#: How long a trial is repeated that lost frames.
+_LOSSY_S = 0.5
 #: How long a process that no longer answers may take to end.
 _DYING_S = 0.2
+#: The same where its answers have broken off, and the words of that.
+_ENDING_S = 3.0
+_BROKEN = re.compile(
+    r"does not answer|no answer|read failed|reset by peer|broken pipe|refused|closed|nobody listens", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -126,6 +138,8 @@ class PointSession:
         self._reason = ""
         self._tail: tuple[str, ...] = ()
         self._link: LinkLost | None = None
+        #: Whether it is known where a trial of it has lost frames.
+        self._loss_explained = False
         #: Whether nothing more is measured, and whether that has been raised.
         self._over = self._raised = False
         self._freezer = context.freezer
@@ -409,7 +423,9 @@ class PointSession:
         # else the process that ended took its time with it, or the CPUs are another machine's
         whole = result.restart_own_ns is None and not self._forwarder.external
         cpu = cpu_time(use, spec, result, disturbance, self._dut, self._calibration) if whole else None
+        sockets = mode["xsk"]
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
+        where_lost = "" if figures else self._where_lost(spec, purpose, result, sockets, mode["xsk"])
         return self._record(
             turn=self._turn,
             status="ok",
@@ -419,6 +435,7 @@ class PointSession:
             asked=spec,
             offered_pps=spec.offered_pps,
             result=result,
+            where_lost=where_lost,
             figures=figures.journaled() if figures else {},
             disturbance=disturbance,
             mode=mode,
@@ -432,6 +449,32 @@ class PointSession:
             knobs=self._settings.read_back(),
         )
 
+    def _where_lost(
+        self,
+        spec: TrialSpec,
+        purpose: Purpose,
+        result: TrialResult,
+        before: Sequence[dict[str, Any]],
+        after: Sequence[dict[str, Any]],
+    ) -> str:
+        """Of the first trial of a repetition that lost more than `REPORTED_LOSS`: where, by a short one like it.
+
+        Not of what has no load, which is lost on purpose, nor within a trial that a method follows frames in, between
+        which it lets others: these would be among them.
+        """
+        ours = purpose == "measure" or not self._method.lets_others
+        paced = spec.offered_pps is not None and not any(stream.new_flows for stream in spec.streams)
+        restarted = result.restart_own_ns is not None or spec.link_changes
+        if self._loss_explained or not (ours and paced) or restarted or self._tester.simulated:
+            return ""
+        if result.lost <= REPORTED_LOSS * result.sent or not result.streams:
+            return ""
+        self._loss_explained = True
+        short = spec.model_copy(update={"duration_s": min(spec.duration_s, _LOSSY_S), "warmup_s": 0.0})
+        tester = tester_ports_of(self._testbed, self.point)
+        found = where_frames_end(self._forwarder, self._dut, tester, self.send, short)
+        return found or sockets_lost(before, after, result)
+
     def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:
         """A trial in which the forwarder is restarted (RFC 2544 §26.6); the time between stop and start is ours."""
         failures: list[BaseException] = []
@@ -442,6 +485,8 @@ class PointSession:
                 self._forwarder.stop()
                 stopped_ns = time.monotonic_ns()
                 self._wait_for_queues()
+                for ifname in self._ifnames:  # a program of libxdp's without a dispatcher outlives its socket
+                    detach_xdp(self._dut.host, ifname)
                 self._remove_links()
                 self._dut.host.remove_folder(self._dut.rundir)
                 own_ns.append(self._start_again() - stopped_ns)
@@ -462,7 +507,17 @@ class PointSession:
             raise failures[0]
         if not own_ns:
             raise PointFailed("restart: the trial ended before it")
+        if result.came_back is False and not self._tester.simulated:
+            self._wait_until_back(spec)
         return result.model_copy(update={"restart_own_ns": own_ns[0]})
+
+    def _wait_until_back(self, spec: TrialSpec) -> None:
+        """Until frames come through again, or not within `_BACK_S`: what is measured next is of one that forwards."""
+        probe = spec.model_copy(update={"duration_s": _PROBE_S, "warmup_s": 0.0, "link_changes": True})
+        deadline = time.monotonic() + _BACK_S
+        while not self.send(probe).received and time.monotonic() < deadline:
+            if ended := self._forwarder.crashed():
+                raise PointFailed(ended)
 
     def _start(self) -> int:
         """When its start began (`time.monotonic_ns`). The forwarder has a new folder, the tester that of the run."""
@@ -495,15 +550,13 @@ class PointSession:
     def prove(self) -> None:
         """Frames, and that options are in force."""
         point, lasting = self._repetition.point, self._middle.lasting
-        tester = tester_ports_of(self._testbed, point)
-        ends = {port.role: port for port in (tester.first, tester.last, tester.mirror, *self._dut.ports) if port}
         prove(
             point,
             self._forwarder,
             lambda spec: self._tester.run(self._context("proof"), spec),
+            dut=self._dut,
+            tester=tester_ports_of(self._testbed, point),
             lasting=lasting,
-            ports=[port for _, port in sorted(ends.items())],
-            queues=self._testbed.spec.queues,
         )
         prove_work(self._forwarder, self._dut, self._workdir, self.send)
 
@@ -545,13 +598,12 @@ class PointSession:
         ran = True
         with steps.step("forwarder"):
             ran = self._stopped or bool(self._forwarder.pids())
-        ports = [port.ifname for port in self._dut.ports if port.in_kernel]
         in_order: list[tuple[str, Callable[[], object]]] = [
             ("waking", self.wake),  # also when the wake before was interrupted: what is frozen cannot be stopped
             ("tester", self._tester.close if fresh else self._tester.rest),
             ("forwarder", self._stop),
             *([("queues", self._wait_for_queues)] if ran else []),
-            *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in ports),
+            *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in self._ifnames),
             ("method", self._around.close),
             ("links", self._remove_links),
             ("cards", self._give_cards_back),
@@ -575,8 +627,12 @@ class PointSession:
         self._forwarder.stop()
         self._forwarder_s += time.monotonic() - began_s
 
+    @property
+    def _ifnames(self) -> list[str]:
+        return [port.ifname for port in self._dut.ports if port.in_kernel]
+
     def _wait_for_queues(self) -> None:
-        wait_for_queues(self._dut.host, [port.ifname for port in self._dut.ports if port.in_kernel])
+        wait_for_queues(self._dut.host, self._ifnames)
 
     def _remove_links(self) -> None:
         """Those that were not there before; on machines that others use, only those of the forwarder's names."""
@@ -594,11 +650,23 @@ class PointSession:
             self._testbed.lock.remember(links=[])
 
     def _with_cause(self, message: str) -> str:
-        """A tester's complaint, with the forwarder's death in front when that is the cause."""
-        # sockets are closed a moment before the end; one that was killed while it was frozen dies when it wakes
-        comes_true(lambda: self._forwarder.crashed() is not None, _DYING_S)
-        ended = self._forwarder.crashed()
-        return message if not ended or ended in message else f"{ended}; {message}"
+        """How the forwarder or a program of the tester ended comes first; then the complaint; then the forwarder's own.
+
+        Sockets are closed a moment before the end: memory that is given back, and a core that is written, take long.
+        One that was killed while it was frozen dies when it wakes.
+        """
+        forwarder = self._forwarder
+        comes_true(lambda: forwarder.crashed() is not None, _ENDING_S if _BROKEN.search(message) else _DYING_S)
+        tail = forwarder.log_tail()
+        first = forwarder.crashed() or stopped(self._dut.host, forwarder.pids()) or ""
+        said = last_words(tail) if forwarder.crashed() else complaints(tail)
+        news = [line for line in said.split(" | ") if line and line not in message]
+        parts = [
+            first if first not in message else "",
+            message,
+            f"{forwarder.name} said: {' | '.join(news)}" if news else "",
+        ]
+        return advised("; ".join(filter(None, parts)))
 
     def _record(self, *, status: Literal["ok", "failed", "unsupported"], **fields: Any) -> TrialRecord:
         return TrialRecord(

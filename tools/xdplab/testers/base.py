@@ -9,6 +9,8 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from xdplab.hosts import Host, LocalHost, Running
+from xdplab.hosts.complaints import last_words
+from xdplab.hosts.waiting import stopped
 from xdplab.model import CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.traffic import ONE_BUFFER_BYTES
 from xdplab.testbed import Testbed, TesterPorts
@@ -66,7 +68,8 @@ def while_well(
         if ended := context.check_alive():
             raise PointFailed(ended)
         if time.monotonic() > deadline:
-            raise PointFailed(f"{name}: did not end in time: {' | '.join(process.log_tail(3))}")
+            held = stopped(context.host, [process.pid])
+            raise PointFailed(held or f"{name}: did not end in time: {last_words(process.log_tail(), 3)}")
     return given
 
 

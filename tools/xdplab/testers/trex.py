@@ -108,8 +108,6 @@ class Trex(Tester):
         """The program must be there, and its two ports on one host; or its cards, and how it is started."""
         self._testbed = testbed.spec
         if find(self.options.path) is None:
-            if self.options.path:
-                return f"path={self.options.path}: no TRex release there: t-rex-64 and its client library are missing"
             needed = "the client library of " if self.options.server else ""
             return needed + HOW_TO_GET
         own_file = self.options.server or testbed.ports["a0"].trex is not None
@@ -160,10 +158,11 @@ class Trex(Tester):
         try:
             return self._run(context, trial)
         except XdplabError as exc:
+            why = self._server.why_silent() if self._server is not None else None
             ended = self.server_ended()
             self.close()
-            if ended and ended not in str(exc):
-                raise PointFailed(f"{ended}; {exc}") from None
+            if why:
+                raise PointFailed(why if str(exc) in (ended, why) else f"{why}; {exc}") from None
             raise
 
     def close(self) -> None:

@@ -19,9 +19,10 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from xdplab.hosts import Host, Running
+from xdplab.hosts.complaints import last_words
 from xdplab.hosts.kernel import text_of, thread_ids
-from xdplab.hosts.waiting import how_it_ended, wait_until
-from xdplab.model import CpuLayout, PointFailed, Unsupported
+from xdplab.hosts.waiting import how_it_ended, stopped, wait_until
+from xdplab.model import CpuLayout, InputError, PointFailed, Unsupported
 from xdplab.testbed import Port
 from xdplab.tools import project_root
 
@@ -49,17 +50,23 @@ class Installation:
 
 
 def find(setting: str = "") -> Installation | None:
-    """TRex in the folder of a tester option, and in no other when there is one; else of XDPLAB_TREX or of PATH."""
+    """TRex in the folder of a tester option; else in that of XDPLAB_TREX; else where PATH has it.
+
+    Raises:
+        InputError: a folder is named, and TRex is not there.
+    """
+    named = setting or os.environ.get("XDPLAB_TREX", "")
     on_path = shutil.which("t-rex-64")
-    elsewhere = (os.environ.get("XDPLAB_TREX"), str(Path(on_path).resolve().parent) if on_path else None)
-    for folder in (setting,) if setting else elsewhere:
-        if not folder:
-            continue
-        root = Path(folder).resolve()
-        for program in _PROGRAMS:
-            if os.access(root / program, os.X_OK) and (root / _LIBRARIES / "trex").is_dir():
-                return Installation(root, root / program, root / _LIBRARIES)
-    return None
+    if not named and on_path is None:
+        return None
+    root = Path(named).resolve() if named else Path(str(on_path)).resolve().parent
+    for program in _PROGRAMS:
+        if os.access(root / program, os.X_OK) and (root / _LIBRARIES / "trex").is_dir():
+            return Installation(root, root / program, root / _LIBRARIES)
+    if not named:
+        return None
+    by = "tester trex: path" if setting else "XDPLAB_TREX"
+    raise InputError(f"{by}={named}: no TRex release there: t-rex-64 and its client library are missing")
 
 
 def choose_cpus(layout: CpuLayout, mode: Mode) -> tuple[int, ...]:
@@ -172,10 +179,20 @@ class Server(ABC):
         try:
             wait_until(ready, self.start_timeout_s, "it does not listen")
         except PointFailed as exc:
-            said = " | ".join(process.log_tail(3)) or "nothing"
+            said = last_words(process.log_tail(), 3) or "nothing"
+            held = stopped(self.host, [process.pid]) if process.poll() is None else None
             self.stop()
-            raise PointFailed(f"trex: the server did not start: {exc}; it said: {said}") from None
+            raise PointFailed(f"trex: the server did not start: {held or exc}; it said: {said}") from None
         self.start_s = time.monotonic() - began
+
+    def why_silent(self) -> str | None:
+        """None, or how it ended with its last words, or that it is stopped."""
+        if self._process is None:
+            return self.ended()
+        ended = self.ended()
+        if ended:
+            return f"{ended}: {last_words(self._process.log_tail(), 3) or 'it said nothing'}"
+        return stopped(self.host, [self._process.pid])
 
     def ended(self) -> str | None:
         """How it ended, or None while it runs."""

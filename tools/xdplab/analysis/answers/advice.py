@@ -11,7 +11,7 @@ from xdplab.measure.figure import P50, Figure
 from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model, RunRecord
-from xdplab.model.digits import number, percent
+from xdplab.model.digits import number
 from xdplab.model.naming import RATES
 from xdplab.model.pipeline import TOPOLOGIES
 
@@ -90,7 +90,7 @@ def _losses(points: Sequence[PointSummary], wheres: Mapping[str, str]) -> list[A
             loads.setdefault(goal, []).append(point)
     found = []
     for goal, group in loads.items():
-        lost = [f"{each.plain_name} ({percent(each.loss_ratio)})" for each in group if each.loss_ratio]
+        lost = [f"{each.plain_name} ({each.loss_text})" for each in group if each.loss_ratio]
         others = f"{len(group) - len(lost)} others" if lost else f"all {len(group)}"
         none = [f"none by {others}"] if len(lost) < len(group) else []
         text = "; ".join([listed(lost)] * bool(lost) + none)

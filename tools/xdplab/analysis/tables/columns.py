@@ -19,7 +19,7 @@ from xdplab.measure import Column, Figure, Method, method_class, method_names
 from xdplab.measure.figure import COMMON, CPU, CPU_IDLE
 from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import find_figure
-from xdplab.model.digits import loss, number, percent
+from xdplab.model.digits import number
 
 
 def kpps(value: float) -> str:
@@ -27,7 +27,7 @@ def kpps(value: float) -> str:
 
 
 def lost(point: PointSummary) -> str:
-    return f"lost {percent(point.loss_ratio)}" if point.loss_ratio else ""
+    return f"lost {point.loss_text}" if point.loss_ratio else ""
 
 
 def _machines(name: str) -> Callable[[PointSummary], str]:
@@ -65,7 +65,8 @@ CPU_COLUMN = Column(
 #: Of a trial with probes at a stated load.
 LOAD_COLUMNS = (
     Column("offered_pps", "kpps", lambda point: point.offered_pps, kpps, places=("terminal",)),
-    Column("loss_ratio", "loss", lambda point: point.loss_ratio, loss, places=("terminal",)),
+    Column("loss_ratio", "loss", lambda point: point.loss_ratio, words=lambda point: point.loss_text,
+           places=("terminal",)),
     Column("p50_us", "p50 µs", lambda point: point.p50_us, subtext=lost, ratio="times as fast", main=True,
            about=_MEDIAN),
     Column("p99_us", "p99 µs", lambda point: point.p99_us, mark=_machines("p99_us"), subtext=_all_turns(99),

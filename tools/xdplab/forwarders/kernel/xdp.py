@@ -13,7 +13,7 @@ from xdplab.forwarders.pods import ON_VETH, Pods, hops
 from xdplab.forwarders.process import EventProcess, InstanceForwarder, by_hash
 from xdplab.hosts import Host, Running
 from xdplab.hosts.bpf import built, why_not_built
-from xdplab.model import Model, NamesProgram, do_each
+from xdplab.model import InputError, Model, NamesProgram, do_each
 
 
 class XdpOptions(Model):
@@ -77,9 +77,10 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
     pipelines: ClassVar[tuple[str, ...]] = ("cross", *ON_VETH)
 
     def unsupported(self, dut: Dut) -> str | None:
-        """The program must be built, and that of the user be there."""
-        if self.options.object and not Path(self.options.object).is_file():
-            return f"object={self.options.object}: there is no such file; `clang -O2 -g -target bpf -c` makes one"
+        """The program must be built, and that of the user be there, else it raises InputError."""
+        own = self.options.object
+        if own and not Path(own).is_file():
+            raise InputError(f"xdp: object={own}: there is no such file; `clang -O2 -g -target bpf -c` makes one")
         return why_not_built("xdpfwd") or Pods(dut).missing()
 
     def in_words(self) -> tuple[str, frozenset[str]]:
@@ -143,9 +144,9 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
         """It says so when a port drops all that it is given; a program that was told no port has nowhere to send to."""
         ready = self.instance.events()[0]
         if self.options.object and not (ready["devmap"] or ready["constants"]):
-            return ": it has neither a devmap nor a constant ifindex_a, so it knows no port (docs/own-programs.md)"
+            return "it has neither a devmap nor a constant ifindex_a, so it knows no port (docs/own-programs.md)"
         self.counters()
-        return "".join(f": {line}" for line in self.log_tail()[-1:])
+        return "".join(self.log_tail()[-1:])
 
     def versions(self, host: Host) -> Mapping[str, str]:
         """The project's own program, and the hash of the user's."""

@@ -137,7 +137,11 @@ def cache() -> FilePath:
 
 @_once
 def missing(host: Host, build: Build, package: str) -> str | None:
-    """None, or which program of the build is not there and the command that makes it."""
+    """None, or which program of the build is not there and the command that makes it.
+
+    Raises:
+        InputError: a folder is named that does not have it.
+    """
     paths = [path for path in build.programs if "/" in path]
     there = host.run(["stat", "--dereference", "--format=%n", *paths], check=False).stdout.splitlines()
     absent = next((path for path in paths if path not in there), None)
@@ -150,8 +154,8 @@ def missing(host: Host, build: Build, package: str) -> str | None:
             return f"OVS build {build.name!r}: source is compiled here; on {host.name} give a prefix or a folder"
         return f"OVS build {build.name!r}: not compiled yet; a run does that first, or `{how_to_make(build.name)}`"
     if build.name not in _CACHED:
-        how = f"`{_PROGRAM}` makes such a folder"
-    elif isinstance(host, SshHost):
+        raise InputError(f"OVS build {build.name!r}: {host.name} has no {absent}; `{_PROGRAM}` makes such a folder")
+    if isinstance(host, SshHost):
         how = f"`{how_to_send(build.name)}` makes it here and sends it"
     else:
         how = f"`{how_to_make(build.name)}` makes it"

@@ -192,6 +192,13 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         coverage = readback.coverage_totals(ovs.control("coverage/show"))
         return {**ports, "coverage": coverage, **ovs.lookups.read(ovs.control)}
 
+    def frames_lost(self) -> dict[str, int]:
+        """By reason, by rule that drops, and by table without a rule for them."""
+        ovs = self.instance
+        ovs.control("revalidator/wait")  # the datapath's counts are taken over
+        rules = readback.rules_without_output(ovs.ofctl("dump-flows"))
+        return {**rules, **readback.misses(ovs.ofctl("dump-tables")), **readback.drops(ovs.control("coverage/show"))}
+
     def rule_count(self) -> tuple[int, int]:
         """In all tables. Those of a node may learn others, which are no fault."""
         there, given = openflow.rules_there(self.instance.exchange), len(self._tables.flows)

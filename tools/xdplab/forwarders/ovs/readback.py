@@ -6,6 +6,7 @@ Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netd
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ _PORT = Line("dpctl/show", r" *port \d+:", r" (?P<name>\S+)( \((?P<type>[\w-]+)(
 _LOOKUPS = Line("dpctl/show", " *lookups:", r" hit:(?P<hit>\d+) missed:(?P<missed>\d+) lost:(?P<lost>\d+)")
 _THREAD = Line("pmd-rxq-show", "pmd thread", r" numa_id -?\d+ core_id (?P<core>\d+):")
 _QUEUE = Line("pmd-rxq-show", " *port:", r" (?P<port>\S+) +queue-id: +(?P<queue>\d+) .*")
+_DROP = Line("coverage/show", r"(?P<name>\w*drop\w*)", r" .*total: (?P<total>\d+)")
 _EVENT = Line("coverage/show", r"(?P<name>afxdp_\w+)", r" .*total: (?P<total>\d+)")
 
 
@@ -107,3 +109,28 @@ def busy_polling(asked_for: Mapping[str, str], show: Mapping[str, Any]) -> dict[
 def coverage_totals(coverage_show: str) -> dict[str, int]:
     """Event of netdev-afxdp -> times since the daemon's start, of `coverage/show`."""
     return {str(event["name"]): int(event["total"] or 0) for event in _EVENT.each(coverage_show)}
+
+
+def drops(coverage_show: str) -> dict[str, int]:
+    """Reason for which the datapath or the rules drop frames -> their number so far, of `coverage/show`."""
+    return {str(event["name"]): int(event["total"] or 0) for event in _DROP.each(coverage_show)}
+
+
+def rules_without_output(dump_flows: str) -> dict[str, int]:
+    """Rule of which frames go nowhere -> how many have met it, of `ovs-ofctl dump-flows`."""
+    found = {}
+    for line in dump_flows.splitlines():
+        match = re.search(r"table=(\d+), n_packets=(\d+), .*?(?:idle_age=\d+, )?(\S*) actions=drop$", line.strip())
+        if match:
+            found[f"rule {match[3]!r} of table {match[1]}, which drops:"] = int(match[2])
+    return found
+
+
+def misses(dump_tables: str) -> dict[str, int]:
+    """Table -> frames that met no rule in it, of `ovs-ofctl dump-tables`; `ditto` is what the one before has."""
+    found, missed = {}, 0
+    for number, counts in re.findall(r"^ +tables? (\d+)[^:]*:(?: ditto|[^\n]*\n +([^\n]*))", dump_tables, re.MULTILINE):
+        read = re.search(r"lookup=(\d+), matched=(\d+)", counts)
+        missed = int(read[1]) - int(read[2]) if read else missed
+        found[f"no rule of table {number}:"] = missed
+    return found

@@ -19,15 +19,22 @@ _SAYS_VERSION = (26, 2)
 
 
 def find_vpp(host: Host, option: str, package: str) -> tuple[str | None, str]:
-    """Path of the program, or None and how to get it. A folder is a prefix: where `make install` put `bin/vpp`."""
-    asked = option or os.environ.get("XDPLAB_VPP") or "vpp"
+    """Path of the program, or None and how to get it. A folder is a prefix: where `make install` put `bin/vpp`.
+
+    Raises:
+        InputError: it is named, and not there.
+    """
+    named = option or os.environ.get("XDPLAB_VPP", "")
+    asked = named or "vpp"
     for each in (asked, f"{asked}/bin/vpp") if "/" in asked else (asked,):
         done = host.run(["which", each], check=False)
         if done.returncode == 0:
             return done.stdout.strip(), ""
-    where = "on PATH" if asked == "vpp" else f"at {asked}"
+    if named:
+        by = f"option vpp={named}" if option else f"XDPLAB_VPP={named}"
+        raise InputError(f"{by}: {host.name} has no such program, and no bin/vpp in such a folder: correct it")
     return None, (
-        f"VPP is optional and not installed: no program {where}; install FD.io's Debian packages vpp and {package} "
+        f"VPP is optional and not installed: no program on PATH; install FD.io's Debian packages vpp and {package} "
         f"({OLDEST[0]}.{OLDEST[1]:02} or later), or name the program or its prefix by vpp=PATH or XDPLAB_VPP"
     )
 

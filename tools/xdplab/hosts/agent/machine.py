@@ -330,6 +330,12 @@ class Machine:
             return self.within(netlink.held_queues, ifnames)
 
     @operation
+    def xsk_queues(self, ifname: str) -> list[int] | None:
+        """Receive queues of an interface that AF_XDP sockets have; None: not reported before 6.15."""
+        with _about(f"queues of {ifname}"):
+            return self.within(netlink.xsk_queues, ifname)
+
+    @operation
     def queue_napis(self, ifname: str, queue: int) -> dict[str, int | None]:
         """`rx`, `tx` -> id of the NAPI that serves a queue; None where the kernel or the driver does not tell."""
         with _about(f"NAPIs of {ifname}"):

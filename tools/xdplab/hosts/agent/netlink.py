@@ -108,6 +108,16 @@ def held_queues(ifnames: Sequence[str]) -> list[str] | None:
     return [name for name, found in queues.items() if any(_QUEUE_XSK in queue for queue in found)]
 
 
+def xsk_queues(ifname: str) -> list[int] | None:
+    """Its receive queues that AF_XDP sockets have; None: as `held_queues`."""
+    if held_queues(()) is None:
+        return None
+    with _netdev() as family:
+        found = _netdev_ask(family or 0, _QUEUE_GET, {_QUEUE_IFINDEX: socket.if_nametoindex(ifname)}, dump=True)
+    receive = [each for each in found if _QUEUE_XSK in each and not _number(each[_QUEUE_TYPE])]
+    return sorted(_number(each[_QUEUE_ID]) for each in receive)
+
+
 def queue_napis(ifname: str, queue: int) -> dict[str, int | None]:
     """Direction -> NAPI id of a queue."""
     found: dict[str, int | None] = dict.fromkeys(_QUEUE_TYPES)

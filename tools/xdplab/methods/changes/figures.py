@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a trial with a change says."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,6 +81,7 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
     if also is not None:
         values[LOST_WITHOUT] = also
     unseen_us, doubts = _unseen_us(result), {}
+    ends: dict[str, dict[str, Any]] = {}
     if trial.clause == "new-flows":
         values[NEW] = result.received / result.elapsed_s
     elif result.lost == 0:
@@ -87,12 +89,12 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
         values[BLOCKED] = 0.0
     else:
         own_us = (result.restart_own_ns or 0) / 1e3
-        gap_us, doubt = _gap(result, own_us, also or 0)
+        gap_us, doubt, bounds = _gap(result, own_us, also or 0)
         values[GAP.key] = gap_us
         doubts = {GAP.key: doubt} if doubt else {}
+        ends = {GAP.key: bounds} if bounds else {}
         if gap_us is not None:
-            blocked_us = 1e6 * result.lost * result.elapsed_s / result.sent / rounds - own_us
-            values[BLOCKED] = None if also else max(0.0, blocked_us)
+            values[BLOCKED] = None if also or bounds else _blocked_us(result, rounds, own_us)
     if steps:
         values[TOOK] = 1e6 * sum(each.s for name, each in steps.items() if name != FIRST_FRAME) / rounds
     if FIRST_FRAME in steps:
@@ -103,8 +105,7 @@ def repetition_figures(trial: TrialRecord, beside: TrialRecord | None = None, ru
         if rules and step.count != rules * rounds:
             doubts[figure.key] = f"{step.count / rounds:g} rules at a time, not {rules:,}"
     gap = values.get(GAP.key)
-    ends: dict[str, dict[str, Any]] = {}
-    if gap is not None:
+    if gap is not None and not ends:
         # frames that all came show that a gap is shorter than the longest time between two that were sent
         short = bool(gap) and (result.lost == 0 or gap <= unseen_us)
         below = {"low": 0.0, "high": gap, "limited_by": "below-minimum"} if short else {}
@@ -135,18 +136,40 @@ def _unseen_us(result: TrialResult) -> float:
     return max(1e6 / min(rates, default=float("inf")), result.longest_gap_ns / 1e3)
 
 
-def _gap(result: TrialResult, own_us: float, also: int) -> tuple[float | None, str]:
-    """The longest without the suite's own part, and why it is no fact. `also`: frames lost without a change."""
+def _blocked_us(result: TrialResult, rounds: int, own_us: float) -> float:
+    return max(0.0, 1e6 * result.lost * result.elapsed_s / result.sent / rounds - own_us)
+
+
+def _away_us(result: TrialResult, own_us: float) -> float | None:
+    """Of a trial that ended before a frame came again: from the last that came to its end, at least; None: of none.
+
+    Without the suite's own part.
+    """
+    if result.came_back is not False or not any(stream.received for stream in result.steady):
+        return None
+    rates = [(stream.trailing_lost, stream.achieved_pps) for stream in result.steady if stream.trailing_lost]
+    away_us = max((1e6 * lost / pps for lost, pps in rates if pps), default=0.0)
+    return away_us - own_us if away_us > own_us else None
+
+
+def _gap(result: TrialResult, own_us: float, also: int) -> tuple[float | None, str, dict[str, Any]]:
+    """The longest without the suite's own part, why it is no fact, and what it is a bound of.
+
+    `also`: frames lost without a change.
+    """
     if result.gap_ns is None:
-        return None, "no frame came through after the change"
+        away_us = _away_us(result, own_us)
+        if away_us is None:
+            return None, "no frame came through after the change", {}
+        return away_us, "", {"low": away_us, "high": math.inf, "limited_by": "budget"}
     if not result.gaps_known:
-        return None, "frames arrived on several CPUs at once, so the gaps between them are not known"
+        return None, "frames arrived on several CPUs at once, so the gaps between them are not known", {}
     gap_us = result.gap_ns / 1e3
     if gap_us < own_us:
-        return None, "frames came through meanwhile"
+        return None, "frames came through meanwhile", {}
     if result.longest_gap_ns / 1e3 > _OWN_SHARE * gap_us:
-        return gap_us - own_us, f"the tester itself sent nothing for {result.longest_gap_ns / 1e6:.3g} ms"
-    return gap_us - own_us, "frames were lost without the change as well" if also else ""
+        return gap_us - own_us, f"the tester itself sent nothing for {result.longest_gap_ns / 1e6:.3g} ms", {}
+    return gap_us - own_us, "frames were lost without the change as well" if also else "", {}
 
 
 def answer_by_change(

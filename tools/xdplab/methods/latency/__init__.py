@@ -17,7 +17,6 @@ from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.measure.streams import load_streams, probe_streams
 from xdplab.model import InputError, MethodSpec, RunRecord, StreamSpec, StudySpec, TrafficSpec, TrialSpec
-from xdplab.model.digits import loss
 
 #: Clause of the trial at the study's light load.
 LIGHT_LOAD = "light load"
@@ -31,11 +30,15 @@ def _lost(point: PointSummary) -> str:
     return lost(point.by_clause[LIGHT_LOAD]) if LIGHT_LOAD in point.by_clause else ""
 
 
+def _light_loss(point: PointSummary) -> str:
+    return point.by_clause[LIGHT_LOAD].loss_text if LIGHT_LOAD in point.by_clause else "-"
+
+
 COLUMNS = (
     Column("light_pps", "kpps, light", _light("offered_pps"), kpps),
     Column("light_p50_us", "p50 µs, light", _light("p50_us"), subtext=_lost, ratio="times as fast", clause=LIGHT_LOAD,
            main=True),
-    Column("light_loss_ratio", "loss, light", _light("loss_ratio"), loss, places=("terminal",)),
+    Column("light_loss_ratio", "loss, light", _light("loss_ratio"), words=_light_loss, places=("terminal",)),
     *LOAD_COLUMNS,
 )  # fmt: skip
 

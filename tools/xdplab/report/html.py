@@ -66,7 +66,7 @@ def render(of: Run) -> str:
             sections=[page.table(), page.pictures()] if own is None else own,
             tables=[] if sweeps else side_tables(summaries),
             sizes={} if sweeps else _sizes(page),
-            remarks=[*_pauses(summaries), *of.method.remarks(run)],
+            remarks=[*_pauses(summaries), *of.method.remarks(run), *of.put_back],
             low_latency=_low_latency(run),
             agreements=agreements(run, summaries),
             direct_plot=_direct_plot(run),

@@ -159,6 +159,7 @@ class TesterPool:
             mine = [point for point in points if (point.tester or self._first) == name]
             if name in earlier:  # a resumed search must see the top load that its journal was made with
                 self.calibrations[name] = earlier[name]
+                tester.calibrated(earlier[name])
             elif mine and not plan.method.own_ends:
                 self._hold(name, self._testbed)
                 try:
@@ -175,6 +176,7 @@ class TesterPool:
                 for point in mine:
                     _check_load(tester, found, plan.method, point.traffic)
                 self.calibrations[name] = found
+                tester.calibrated(found)
         return refused
 
     def _calibrate(

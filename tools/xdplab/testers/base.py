@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from xdplab.hosts import Host, LocalHost, Running
-from xdplab.model import CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import Calibration, CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.testbed import Testbed, TesterPorts
 
 #: What a trial may take next to its traffic.
@@ -132,6 +132,12 @@ class Tester(ABC):
         None: it is calibrated before each run.
         """
         return None
+
+    def find_top_rate(self, send: Callable[[float], TrialResult]) -> None:  # noqa: B027 - most need not
+        """Before its calibration on the direct link, by short trials of so many frames per second."""
+
+    def calibrated(self, found: Calibration) -> None:  # noqa: B027 - most need none of it
+        """What its calibration has found, also that of an earlier run."""
 
     def macs(self, context: TesterContext) -> tuple[str, str]:
         """MAC addresses of its two ports, asked of itself where it has their cards; before its first trial.

@@ -104,10 +104,17 @@ def _changed_since(
     for name in knobs.keys() & was_set.keys():
         with suppress(Exception):  # what cannot be read cannot be put back either, and that says why
             now = json.loads(json.dumps(knobs[name].read(context)))
-            if now not in (found[name], was_set[name]):
+            if not _of_the_run(now, found[name], was_set[name]):
                 of_the_run = f"neither what the run found ({found[name]}) nor what it set ({was_set[name]})"
                 changed[name] = f"{context.host.name}: {name} is {now}, which is {of_the_run}: left alone"
     return changed
+
+
+def _of_the_run(now: Any, found: Any, was_set: Any) -> bool:
+    """Whether it found this or set it; of each port, for what a run had begun to put back is so on some of them."""
+    if isinstance(now, dict) and isinstance(found, dict) and isinstance(was_set, dict):
+        return all(value in (found.get(name), was_set.get(name)) for name, value in now.items())
+    return now in (found, was_set)
 
 
 def _of_point(testbed: Testbed, done: list[str], steps: Steps) -> None:

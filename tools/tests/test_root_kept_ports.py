@@ -16,7 +16,7 @@ from lab.command import finish, start, wait_for, xdplab
 from lab.cuts import running
 from lab.rooted import Lab
 
-from xdplab.hosts import NetnsHost
+from xdplab.hosts import NetnsHost, shared_memory
 from xdplab.hosts.agent import ports
 from xdplab.model import TrialRecord
 from xdplab.tools import bpf_program
@@ -44,7 +44,10 @@ PLANTED = {
     "timeout": ("echo 9000 > /sys/class/net/{port_a}/gro_flush_timeout", "napi gro_flush_timeout of b0: 0 to 9000"),
     "threaded": ("echo 1 > /sys/class/net/{port_a}/threaded", "napi threaded of b0: 0 to 1"),
     "xdp": ("ip link set {port_a} xdp object {object} section xdp", "xdp of b0: none to native xsk_redirect"),
-    "generic": ("ip link set {port_a} xdpgeneric object {object} section xdp", "xdp of b0: none to generic xsk_redirect"),
+    "generic": (
+        "ip link set {port_a} xdpgeneric object {object} section xdp",
+        "xdp of b0: none to generic xsk_redirect",
+    ),
     "address": ("ip address add 192.0.2.7/24 dev {port_a}", "addresses of b0: none to 192.0.2.7/24"),
     "qdisc": ("tc qdisc add dev {port_a} root handle 7: pfifo", "qdiscs of b0: noqueue 0: at root to pfifo 7: at root"),
     "filter": (
@@ -143,6 +146,26 @@ def test_on_hosts_as_well(tmp_path: Path) -> None:
         done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)
         assert done.code == 0, done.err
         bench.assert_as_before()
+
+
+def test_restore_removes_what_a_killed_forwarder_has_in_shared_memory(lab: Lab) -> None:
+    """And nothing of other runs."""
+    folder = lab.state / f"{lab.name}.dut"
+    made = "; ".join(f"touch /dev/shm/{shared_memory.prefix(folder / place)}-x" for place in ("dut", "beside1/dut"))
+    others = shared_memory.prefix(Path("/of/another/run")) + "-x"
+    text = f"mkdir -p {folder}/beside1/dut; touch /dev/shm/{others}; {made}; "
+    forwarder = leaving("true")
+    forwarder["options"]["argv"][2] = text + forwarder["options"]["argv"][2]
+    try:
+        killed = {"at": "lab.saboteur:QuickXdpgen.measure", "after_s": 0.05, "signal": "SIGKILL", "target": "self"}
+        lab.run(killed, forwarders=[forwarder], options=["--allow-program", "sh"])
+        assert len(lab.files()) == 2
+        done = lab.down()
+        assert done.out.count("/dev/shm/xdplab-") == 2
+        lab.assert_nothing_left()
+        assert Path("/dev/shm", others).exists()
+    finally:
+        Path("/dev/shm", others).unlink(missing_ok=True)
 
 
 def test_a_port_is_read_within_milliseconds(host: NetnsHost) -> None:

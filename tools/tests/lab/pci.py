@@ -101,9 +101,7 @@ class PciHost:
         for flag, name in (("UP", "up"), ("PROMISC", "promiscuous")):
             (card.flags.add if was[name] else card.flags.discard)(flag)
         card.features = {name: "on" if state else "off" for name, state in was["offloads"].items()}
-        card.addresses = [
-            each for each in card.addresses if f"{each['local']}/{each['prefixlen']}" in was["addresses"]
-        ]
+        card.addresses = [each for each in card.addresses if f"{each['local']}/{each['prefixlen']}" in was["addresses"]]
         return []
 
     def xdp(self, ifname: str) -> None:

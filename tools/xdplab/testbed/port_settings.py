@@ -155,11 +155,14 @@ def differences(now: dict[str, Any], was: dict[str, Any]) -> dict[str, str]:
     found = {}
     for kind, before in was.items():
         after = now.get(kind)
-        if kind in _LISTS and before != after:
-            gone, new = ([n for n in a if a[n] != b.get(n)] for a, b in ((before, after or {}), (after or {}, before)))
-            found[kind] = f"{', '.join(gone) or 'none'} to {', '.join(new) or 'none'}"
+        values: dict[str, Any] = after if isinstance(after, dict) else {}
+        if kind in _LISTS:
+            gone, new = (
+                [name for name in a if a[name] != b.get(name)] for a, b in ((before, values), (values, before))
+            )
+            if gone or new:
+                found[kind] = f"{', '.join(gone) or 'none'} to {', '.join(new) or 'none'}"
         elif isinstance(before, dict):
-            values = after or {}
             found |= {
                 f"{kind} {name}": f"{_shown(before.get(name))} to {_shown(values.get(name))}"
                 for name in [*before, *(values.keys() - before.keys())]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a network interface is set to, and how it is set back to that, in the network namespace of the caller.
 
-By netlink (linux/if_link.h, linux/if_addr.h, linux/rtnetlink.h), the ioctl of linux/ethtool.h and /sys/class/net, all in
-about a millisecond: programs such as ethtool(8) take longer to start than a port may take to read. What a driver has not
-got is not in the answer.
+By netlink (linux/if_link.h, linux/if_addr.h, linux/rtnetlink.h), the ioctl of linux/ethtool.h and /sys/class/net, all
+in one to two milliseconds: a program such as ethtool(8) takes longer to start. What a driver has not got is not in the
+answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from xdplab.hosts.agent.netlink import ROUTE, HEADER, ask, attribute, attributes_of, number_of, xdp
+from xdplab.hosts.agent.netlink import HEADER, ROUTE, ask, attribute, number_of, xdp
 
 _RTM_GETLINK, _RTM_SETLINK = 18, 19
 _RTM_NEWADDR, _RTM_DELADDR, _RTM_GETADDR = 20, 21, 22
@@ -167,7 +167,7 @@ def _structure(ifname: str, name: str) -> list[int]:
 
 def _read_structure(name: str) -> Callable[[str], dict[str, int]]:
     def read_it(ifname: str) -> dict[str, int]:
-        members = zip(_STRUCTURES[name][2], _structure(ifname, name)[1:])
+        members = zip(_STRUCTURES[name][2], _structure(ifname, name)[1:], strict=True)
         found = {member: value for member, value in members if member}
         by_driver = [member for switch, members in _ADAPTIVE.items() if found.get(switch) for member in members]
         return {member: value for member, value in found.items() if member not in by_driver}
@@ -179,7 +179,7 @@ def _set_structure(name: str) -> Callable[[str, dict[str, int], object], None]:
     def set_it(ifname: str, wanted: dict[str, int], _: object) -> None:
         _, put, members = _STRUCTURES[name]
         now = _structure(ifname, name)[1:]
-        values = [wanted.get(member, value) for member, value in zip(members, now)]
+        values = [wanted.get(member, value) for member, value in zip(members, now, strict=True)]
         _ethtool(ifname, struct.pack(f"={1 + len(values)}I", put, *values))
 
     return set_it
@@ -229,7 +229,8 @@ def _set_rss(ifname: str, wanted: dict[str, Any], found: dict[str, Any] | None) 
     differs = {name for name, value in wanted.items() if (found or {}).get(name) != value}
     key = bytes.fromhex(wanted["key"]) if "key" in differs else b""
     function = wanted["function"] if "function" in differs else _AS_IT_IS
-    for table in ([], wanted["table"]) if "table" in differs else (None,):
+    tables: tuple[list[int] | None, ...] = ([], wanted["table"]) if "table" in differs else (None,)
+    for table in tables:
         rows = _SAME_TABLE if table is None else len(table)
         header = struct.pack(_RSS_HEADER, _SRSSH, 0, rows, len(key), function, wanted["transform"], 0, 0)
         _ethtool(ifname, header + struct.pack(f"={len(table or ())}I", *(table or ())) + key)
@@ -321,7 +322,7 @@ def _set_filters(ifname: str, wanted: dict[str, str], found: dict[str, str] | No
 
 
 def _of_traffic_control(ifname: str, kind: int, parent: int = 0) -> Iterator[dict[int, bytes]]:
-    """struct tcmsg: family, padding, index, handle, parent, info."""
+    """By struct tcmsg: family, padding, index, handle, parent, info."""
     index = socket.if_nametoindex(ifname)
     body = struct.pack("=B3xiIII", 0, index, 0, parent, 0)
     return (each for each in ask(ROUTE, kind, body, 20, dump=True) if number_of(each[HEADER][4:8]) == index)

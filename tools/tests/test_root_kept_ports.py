@@ -49,7 +49,7 @@ PLANTED = {
         "xdp of b0: none to generic xsk_redirect",
     ),
     "address": ("ip address add 192.0.2.7/24 dev {port_a}", "addresses of b0: none to 192.0.2.7/24"),
-    "qdisc": ("tc qdisc add dev {port_a} root handle 7: pfifo", "qdiscs of b0: noqueue 0: at root to pfifo 7: at root"),
+    "qdisc": ("tc qdisc add dev {port_a} root handle 7: pfifo", "qdiscs of b0: none to pfifo 7: at root"),
     "filter": (
         "tc qdisc add dev {port_a} clsact; tc filter add dev {port_a} ingress protocol ip u32 match u32 0 0 flowid 1:1",
         "filters of b0: none to u32 at ffff:fff2 pref 49152",
@@ -112,6 +112,16 @@ def test_each_is_named_and_put_back(lab: Lab) -> None:
         for sentence in sentences:
             assert f"{sentence}\n" in done.err
             assert f"<li>{sentence}</li>" in report
+
+
+def test_what_a_tester_leaves_is_as_well(lab: Lab) -> None:
+    """After its calibration on the direct link, and at the end."""
+    done = lab.run(tester="untidy")
+    assert done.code == 0, done.err
+    sentences = [f"untidy changed mtu of {role}: 1500 to 2000; put back" for role in ("d0", "a0")]
+    assert list(lab.newest().load().put_back) == sentences
+    assert all(f"{sentence}\n" in done.err for sentence in sentences)
+    lab.assert_nothing_left()
 
 
 def test_what_cannot_be_put_back_ends_the_run(lab: Lab) -> None:

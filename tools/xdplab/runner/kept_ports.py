@@ -9,9 +9,12 @@ from functools import partial
 from typing import Any
 
 from xdplab.hosts import Host
-from xdplab.hosts.waiting import run_parallel
+from xdplab.hosts.kernel import has_carrier
+from xdplab.hosts.waiting import comes_true, run_parallel
 from xdplab.model import LinkLost, Steps, XdplabError, plain
 from xdplab.testbed import Port, port_settings
+
+_CARRIER_S = 15.0
 
 
 class KeptPorts:
@@ -51,6 +54,8 @@ class KeptPorts:
             seen.update(port_settings.changed(port.host, port.ifname, was))
             if seen:
                 port_settings.put_back(port.host, port.ifname, was)
+                if was.get("up"):  # a card's link may take seconds; without it the next proof says so
+                    comes_true(partial(has_carrier, port.host, port.ifname), _CARRIER_S, 0.1)
         except LinkLost:
             raise
         except XdplabError as exc:

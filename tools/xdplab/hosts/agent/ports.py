@@ -35,8 +35,6 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFA_KEPT = (_IFA_ADDRESS, _IFA_LOCAL, 3, 4)
 _TCA_KIND, _TCA_OPTIONS = 1, 2
 _ROOT, _INGRESS, _CLSACT_INGRESS, _CLSACT_EGRESS = 0xFFFFFFFF, 0xFFFF0000, 0xFFFFFFF2, 0xFFFFFFF3
-#: In the name of a qdisc without a handle, which the kernel gives to a link.
-_OF_KERNEL = " 0: at "
 
 _SIOCETHTOOL = 0x8946
 _GSTRINGS, _GSSET_INFO, _GFEATURES, _SFEATURES, _SS_FEATURES = 0x1B, 0x37, 0x3A, 0x3B, 4
@@ -282,9 +280,12 @@ def _set_addresses(ifname: str, wanted: dict[str, str], found: dict[str, str] | 
 
 
 def _read_qdiscs(ifname: str) -> dict[str, str]:
+    """Those with a handle: the others are the kernel's own, and come with the first `up` and where a root is gone."""
     found = {}
     for each in _of_traffic_control(ifname, _RTM_GETQDISC):
         handle, parent = struct.unpack("=II", each[HEADER][8:16])
+        if not handle:
+            continue
         name = f"{_text(each[_TCA_KIND])} {_handle(handle)} at {_handle(parent)}"
         options = attribute(_TCA_OPTIONS, each[_TCA_OPTIONS]) if each.get(_TCA_OPTIONS) else b""
         found[name] = (each[HEADER][:4] + bytes(4) + each[HEADER][8:16] + bytes(4) + _kind(each) + options).hex()
@@ -292,16 +293,13 @@ def _read_qdiscs(ifname: str) -> dict[str, str]:
 
 
 def _set_qdiscs(ifname: str, wanted: dict[str, str], found: dict[str, str] | None) -> None:
-    """Those with a handle; with its root gone, the kernel gives a link its own again."""
-    own = {name: text for name, text in (found or {}).items() if _OF_KERNEL not in name}
-    given = {name: text for name, text in wanted.items() if _OF_KERNEL not in name}
-    _make_and_remove(ifname, given, own, 4, _RTM_NEWQDISC, _RTM_DELQDISC)
+    _make_and_remove(ifname, wanted, found or {}, 4, _RTM_NEWQDISC, _RTM_DELQDISC)
 
 
 def _read_filters(ifname: str) -> dict[str, str]:
     """With the handles of each, and not what they do: that has counters in it."""
-    if all(_OF_KERNEL in name for name in _read_qdiscs(ifname)):
-        return {}  # what the kernel gives a link has none
+    if not _read_qdiscs(ifname):
+        return {}  # the kernel's own have none
     found: dict[str, str] = {}
     for parent in (0, _INGRESS, _CLSACT_INGRESS, _CLSACT_EGRESS):
         with contextlib.suppress(OSError):

@@ -24,6 +24,8 @@ _OFFLOADS_OFF = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-se
                  "rx-vlan-offload", "tx-vlan-offload")  # fmt: skip
 #: How long what goes by itself may take, and how long is tried to put back what does not.
 _SETTLES_S, _RESTORE_S = 0.1, 1.0
+#: Of a snapshot: which card it is, and what `prepare` changes.
+PREPARED = ("bus", "mac", "mtu", "up", "promiscuous", "disable_ipv6", "offloads", "addresses")
 #: Kinds of settings that are things with a name, and a message that makes them.
 _LISTS = ("addresses", "qdiscs", "filters", "rules")
 #: Characters of a value that are shown, such as those of a table.

@@ -82,7 +82,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
 @pytest.fixture(scope="session")
 def saboteur_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The distribution that has the testers of `lab.saboteur`."""
-    classes = {"slow-fake": "SlowFake", "biased-fake": "BiasedFake", "quick": "QuickXdpgen"}
+    classes = {"slow-fake": "SlowFake", "biased-fake": "BiasedFake", "quick": "QuickXdpgen", "untidy": "UntidyXdpgen"}
     testers = {name: f"lab.saboteur:{cls}" for name, cls in classes.items()}
     return distribution(tmp_path_factory.mktemp("saboteur"), "saboteur", {"xdplab.testers": testers})
 

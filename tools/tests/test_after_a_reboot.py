@@ -3,7 +3,7 @@
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -50,6 +50,7 @@ class Played:
     """A host without SSH; `machines` has what it plays."""
 
     machines: ClassVar[dict[str, Machine]] = {}
+    folder = Path("/run/xdplab/run")
     reached_by = ""
 
     def __init__(self, name: str, spec: Any, controller: str) -> None:
@@ -83,6 +84,14 @@ class Played:
 
     def xdp(self, ifname: str) -> None:
         return None
+
+    def read_port(self, ifname: str) -> dict[str, Any]:
+        machine = self._machine
+        return {"mac": machine.mac[ifname], "mtu": machine.mtu[ifname], "up": True, "promiscuous": False}
+
+    def put_port_back(self, ifname: str, was: Mapping[str, Any]) -> list[str]:
+        self._machine.mtu[ifname] = was["mtu"]
+        return []
 
     def read(self, path: str) -> str:
         return "1" if path.endswith("/carrier") else self._machine.files[path]

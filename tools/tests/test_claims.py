@@ -56,7 +56,7 @@ def test_a_load_that_was_not_sent_names_nobody() -> None:
     ours = [trial(OURS, n, result=short, offered_pps=1000.0) for n in range(5)]
     found, _ = asked(*ours, *measured(THEIRS, 30))
     assert not found.decided
-    assert "ovs-afxdp was sent 0.18 of 1 kpps" in found.sentence
+    assert "the tester sent ovs-afxdp 0.18 of 1 kpps" in found.sentence
 
 
 def test_a_schedule_that_the_tester_cut_names_nobody() -> None:

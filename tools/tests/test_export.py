@@ -94,7 +94,7 @@ def test_a_figure_is_the_one_of_the_table_with_range_unit_and_doubts(cli: Callab
     assert {(row["unit"], row["better"], row["n"], row["status"]) for row in rows} == {("frames/s", "more", "3", "ok")}
     assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in rows)
     (doubted,) = [row for row in table(cli("export", "breakdown").out) if row["figure"] == "p50_us"]
-    assert doubted["doubts"].startswith("xsk was sent 8.98 of 20 kpps")
+    assert doubted["doubts"].startswith("the tester sent xsk 8.98 of 20 kpps")
 
 
 A, SLOW = point("fake"), point("fake:base_latency_us=9.0")

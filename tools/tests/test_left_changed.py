@@ -18,6 +18,7 @@ from lab.outsider import distribution
 from xdplab.hosts import Host, LocalHost
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported
+from xdplab.runner import recovery
 from xdplab.testbed import Port, TestbedLock, embedded, state
 from xdplab.testbed.state import SystemLock
 
@@ -216,3 +217,11 @@ def test_a_state_folder_of_others_is_refused(
     monkeypatch.setenv("XDPLAB_STATE", str(place))
     cli("restore", "--testbed", "fake").refused(str(place), "a link, of another user, or writable", "XDPLAB_STATE")
     assert list((tmp_path / "place").iterdir()) == []
+
+
+def test_where_somebody_has_set_something_only_what_every_run_sets_is_put_back() -> None:
+    lock = TestbedLock("fake")
+    found = {"mtu": 1500, "offloads": {"rx-gro": True}, "rings": {"rx": 512}}
+    lock.remember(ports={"b0": found, "b1": found})
+    recovery._leave_as_they_are(lock, ["b0"])
+    assert lock.state()["ports"] == {"b0": {"mtu": 1500, "offloads": {"rx-gro": True}}, "b1": found}

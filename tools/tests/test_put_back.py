@@ -33,6 +33,7 @@ SPEC: dict[str, Any] = {
     "ports": {role: {"host": name, "ifname": role} for name, roles in HOSTS.items() for role in roles},
 }
 KNOBS = {"napi_defer_hard_irqs": [3], "channels": [4], "mtu": [1400]}
+MAC = "02:00:00:00:00:01"
 IPV6 = "/proc/sys/net/ipv6/conf/{}/disable_ipv6"
 LONG = {"generic-receive-offload": "gro", "large-receive-offload": "lro", "tcp-segmentation-offload": "tso",
         "rx-checksumming": "rx", "tx-checksumming": "tx", "rx-vlan-offload": "rxvlan"}  # fmt: skip
@@ -65,12 +66,35 @@ class Card(card.Machine):
                 self.features[LONG.get(name, name)] = value
         return (0, "") if flag == "-K" else super()._set(flag, rest)
 
+    def state(self) -> dict[str, Any]:
+        """What it is set to, as `hosts/agent/ports.py` gives it."""
+        files = {"disable_ipv6": self.files[path]} if (path := IPV6.format(self.ifname)) in self.files else {}
+        return {
+            "mac": MAC,
+            "mtu": self.mtu,
+            "up": self.flags_set["up"],
+            "promiscuous": self.flags_set["promisc"],
+            "offloads": {name: state == "on" for name, state in self.features.items()},
+            "channels": {"combined": int(self.channels)},
+            "addresses": {},
+            **files,
+        }
+
+    def put_back(self, was: dict[str, Any]) -> None:
+        """All of that."""
+        self.write(f"/sys/class/net/{self.ifname}/mtu", str(was["mtu"]))
+        self.flags_set = {"up": was["up"], "promisc": was["promiscuous"]}
+        self.features = {name: "on" if state else "off" for name, state in was["offloads"].items()}
+        self._set_channels(str(was["channels"]["combined"]))
+        if "disable_ipv6" in was:
+            self.write(IPV6.format(self.ifname), was["disable_ipv6"])
+
     def ip(self, words: list[str]) -> str:
         """`ip link set dev IF ...`, and what `ip address show` prints."""
         if "show" in words:
             flags = [name.upper() for name, on in self.flags_set.items() if on]
             promiscuous = int(self.flags_set["promisc"])
-            link = {"address": "02:00:00:00:00:01", "mtu": self.mtu, "flags": flags, "promiscuity": promiscuous}
+            link = {"address": MAC, "mtu": self.mtu, "flags": flags, "promiscuity": promiscuous}
             return json.dumps([{"ifname": self.ifname, **link}])
         for at, word in enumerate(words):
             if word == "mtu":
@@ -166,6 +190,13 @@ class Played(Host):
 
     def _links(self) -> dict[str, Any]:
         return {}
+
+    def _read_port(self, ifname: str) -> dict[str, Any]:
+        return self.cards[ifname].state()
+
+    def _put_port_back(self, ifname: str, wanted: dict[str, Any]) -> list[str]:
+        self.cards[ifname].put_back(wanted)
+        return []
 
     def _held_queues(self, ifnames: list[str]) -> list[str]:
         return []

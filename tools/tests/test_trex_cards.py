@@ -154,6 +154,10 @@ def test_trex_is_asked_for_what_its_start_needs(testbed: HostsTestbed, monkeypat
     assert Trex().unsupported(testbed) == "t: a TRex server runs there; trex:server=192.0.2.1 uses it"
     testbed.tester_host._machine.files["/proc/net/tcp"] = tcp.replace("1195", "0016")  # type: ignore[attr-defined]
     assert Trex().unsupported(testbed) is None
+    without = SimpleNamespace(returncode=1, stdout="")
+    with monkeypatch.context() as patched:
+        patched.setattr(Played, "run", lambda self, argv, check: without if argv == ["which", "nft"] else None)
+        assert "TRex takes commands on all addresses (tcp://*:4501), and nft, which" in str(Trex().unsupported(testbed))
     assert Trex(TrexOptions(server="192.0.2.1")).unsupported(testbed) is None
     assert pool(testbed, "trex").missing(point(Way.REFLECT)) == (
         "tester trex: TRex needs two ports, and cannot reflect at the far end"
@@ -233,18 +237,60 @@ class Started:
         return 0
 
 
+class Fence:
+    """An nft that is spoken to, on a host; it says no to what is `refused`."""
+
+    def __init__(self, *, refused: bool = False) -> None:
+        self.refused, self.line, self.stopped = refused, "", False
+
+    def host(self, start: Callable[..., Any]) -> Host:
+        listed = SimpleNamespace(
+            returncode=int(self.refused), stdout="tcp dport { 4500, 4501 } drop", stderr="", complaint=""
+        )
+        given = {"converse": lambda argv, log: self, "run": lambda argv, check: listed, "start": start}
+        return cast(Host, SimpleNamespace(name="t", reached_by="192.0.2.9 50000 192.0.2.1 22", **given))
+
+    def send(self, line: str) -> None:
+        self.line = line
+
+    def log_tail(self, lines: int) -> tuple[str, ...]:
+        return ("Error: Could not process rule: Operation not supported",)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_without_a_filter_it_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trex_cards, "_FILTER_S", 0.0)
+    fence = Fence(refused=True)
+    host = fence.host(lambda *_, **__: pytest.fail("started"))
+    with pytest.raises(PointFailed, match=r"t: nft does not keep others from its ports; it said: .*Operation not supp"):
+        trex_cards.CardsServer(host, spec(trex=TREX), tmp_path).start(tmp_path, lambda: None)
+    assert fence.stopped
+
+
+@pytest.mark.parametrize(
+    ("client", "said"), [("192.0.2.9", "ip saddr 192.0.2.9 "), ("fe80::1%eth0", "ip6 saddr fe80::1 ")]
+)
+def test_this_machine_and_the_host_itself_get_through(client: str, said: str) -> None:
+    *_, loopback, ours, others = trex_cards.filter_rules(client).split("; add ")
+    assert (said in ours, loopback.endswith('"lo" accept'), others.endswith("{ 4500, 4501 } drop")) == (True,) * 3
+
+
 @pytest.mark.parametrize("ends", [None, 1])
 def test_its_own_script_is_started_with_the_users_configuration(
     ends: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, argvs = Started(ends), []
+    fence = Fence()
 
     def start(argv: list[str], **given: Any) -> Started:
+        assert fence.line, "nobody else gets through before it listens"
         argvs.append((argv, given["log"]))
         return started
 
     monkeypatch.setattr(trex_cards, "listens", lambda host: bool(argvs))
-    server = trex_cards.CardsServer(cast(Host, SimpleNamespace(start=start)), spec(trex=TREX), tmp_path)
+    server = trex_cards.CardsServer(fence.host(start), spec(trex=TREX), tmp_path)
     if ends is None:
         server.start(tmp_path, lambda: None)
         assert server.ended() is None
@@ -253,6 +299,7 @@ def test_its_own_script_is_started_with_the_users_configuration(
     else:
         with pytest.raises(PointFailed, match="the server did not start: trex server ended with exit code 1; it said"):
             server.start(tmp_path, lambda: None)
+    assert fence.stopped
     ((argv, log),) = argvs
     assert argv[:3] == ["env", "--chdir", TREX["folder"]]
     assert argv[3:6] == ["/opt/trex/v3.08/t-rex-64", "-i", "--stl"]

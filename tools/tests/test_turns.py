@@ -97,9 +97,12 @@ def test_turns_that_were_not_sent_whole_do_not_hinder_while_they_are_few() -> No
 
     few, _ = compared(short(OURS, 2, {2, 3}), short(THEIRS, 3, {2, 3}))
     assert few.better is True
-    most, _ = compared(short(OURS, 2, {0, 1, 2, 3}), short(THEIRS, 3, {0, 1, 2, 3}))
-    assert most.better is None
-    assert "was sent" in most.blockers[0]
+    both, _ = compared(short(OURS, 2, {0, 1, 2, 3}), short(THEIRS, 3, {0, 1, 2, 3}))
+    assert both.better is True, "both were measured at what the tester could send"
+    assert [each.startswith("the tester sent ") for each in both.remarks] == [True, True]
+    one, _ = compared(short(OURS, 2, {0, 1, 2, 3}), short(THEIRS, 3, set()))
+    assert one.better is None
+    assert one.blockers[0].startswith("the tester sent ")
 
 
 def test_a_percentile_that_is_a_lost_frame_in_most_turns_has_no_ratio() -> None:

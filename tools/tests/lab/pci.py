@@ -2,7 +2,7 @@
 """A machine with cards on a PCI bus, whose drivers take and release them; interfaces come and go with these."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xdplab.hosts.base import Completed
@@ -78,6 +78,31 @@ class PciHost:
         return {"driver": bool(card.driver), "net": self._has_interface(card)}.get(
             rest, self.iommu if rest.startswith("iommu_group") else rest == "disable_ipv6"
         )
+
+    def read_port(self, ifname: str) -> dict[str, Any]:
+        """Of its interface."""
+        card = self._by_name(ifname)
+        assert card is not None, ifname
+        return {
+            "mac": card.mac,
+            "mtu": card.mtu,
+            "up": "UP" in card.flags,
+            "promiscuous": "PROMISC" in card.flags,
+            "disable_ipv6": card.disable_ipv6,
+            "offloads": {name: state == "on" for name, state in card.features.items()},
+            "addresses": {f"{each['local']}/{each['prefixlen']}": "" for each in card.addresses},
+        }
+
+    def put_port_back(self, ifname: str, was: Mapping[str, Any]) -> list[str]:
+        """Likewise."""
+        card = self._by_name(ifname)
+        assert card is not None, ifname
+        card.mtu, card.disable_ipv6 = was["mtu"], was["disable_ipv6"]
+        for flag, name in (("UP", "up"), ("PROMISC", "promiscuous")):
+            (card.flags.add if was[name] else card.flags.discard)(flag)
+        card.features = {name: "on" if state else "off" for name, state in was["offloads"].items()}
+        card.addresses = [each for each in card.addresses if f"{each['local']}/{each['prefixlen']}" in was["addresses"]]
+        return []
 
     def xdp(self, ifname: str) -> None:
         """None has a program."""

@@ -17,6 +17,7 @@ import yaml
 from lab.command import Done, start, wait_for, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.tables.columns import rows_of
+from xdplab.hosts import shared_memory
 from xdplab.measure import make_method
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
@@ -31,6 +32,8 @@ _STUDY: dict[str, Any] = {
     "traffic": {"probe_pps": 5000},
     "repetitions": 1,
 }
+#: Where programs leave files that nobody removes when they are killed.
+_LEFT_IN = tuple(map(Path, ("/dev/shm", "/dev/hugepages", "/run", "/run/dpdk", "/run/vpp", "/run/openvswitch")))
 #: What becomes of busy polling on veth: up to Linux 6.12 a socket's first frame brings the NAPI id that it needs.
 BUSY_POLLING = "ok" if tuple(map(int, platform.release().split(".")[:2])) < (6, 13) else "unsupported"
 
@@ -95,6 +98,14 @@ class Lab:
         """Records of the newest run."""
         return [*self.newest().trials()]
 
+    def files(self) -> list[Path]:
+        """What forwarders and testers of this testbed have made where memory and sockets of programs are."""
+        folder = self.state / f"{self.name}.dut"
+        places = (folder, *(folder / f"beside{number}" for number in range(1, 64)))
+        names = {self.tag, self.name, *(shared_memory.prefix(place / "dut") for place in places)}
+        found = [path for where in _LEFT_IN if where.is_dir() for path in where.iterdir()]
+        return [path for path in found if any(name in path.name for name in names)]
+
     def namespaces(self) -> list[str]:
         """Namespaces of this testbed."""
         return [path.name for path in Path("/run/netns").glob(f"xdplab-{self.tag}-*")]
@@ -122,6 +133,7 @@ class Lab:
         running = self.processes()
         assert running == {}, running
         assert not [path.name for path in Path("/sys/class/net").iterdir() if self.tag in path.name]
+        assert self.files() == []
         left = {path.name for path in self.state.iterdir()} if self.state.exists() else set()
         own = {f"{self.name}.{what}" for what in ("lock", "calibrations", "calibrations.partial")}
         assert {name for name in left if not re.fullmatch(r"system_[\w-]+\.lock", name)} <= own, left

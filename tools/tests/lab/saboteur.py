@@ -122,6 +122,26 @@ class QuickXdpgen(Xdpgen):
         return super().run(context, trial)
 
 
+class UntidyXdpgen(QuickXdpgen):
+    """It leaves the port that it has sent from with another MTU."""
+
+    name: ClassVar[str] = "untidy"
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._first: Any = None
+
+    def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
+        self._first = context.ports.first
+        return super().run(context, trial)
+
+    def close(self) -> None:
+        super().close()
+        first, self._first = self._first, None
+        if first is not None:
+            first.host.run(["ip", "link", "set", first.ifname, "mtu", "2000"])
+
+
 def children(name: str) -> list[int]:
     """Our child processes of that name."""
     found = []

@@ -15,6 +15,7 @@ from xdplab.stats.interval import MIN_ROUNDS
 MIN_ACHIEVED = 0.95
 #: Loss that is said next to a latency.
 REPORTED_LOSS = 0.001
+_ADVICE = "ask for less, or repeat on a quieter machine"
 
 
 class Doubts(NamedTuple):
@@ -35,7 +36,12 @@ def doubts_of(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]],
             many = f"{zeros} of {len(figures)} repetitions"
             blockers.append(f"{side.forwarder} was 0 in {many}, so there is no ratio")
         if figure(metric).at_load:
-            blockers += _of_load(side, figures, metric)
+            short = [*_of_load(side, figures)]
+            if len(sides) > 1 and _sent_alike(sides):  # both fell short of it, and were measured at the same load
+                remarks += short
+            else:
+                blockers += short
+            blockers += _left_out(side, figures, metric) if not short else []
             remarks += _of_loss(side, figures, metric)
     blockers, remarks = [*dict.fromkeys(blockers)], [*dict.fromkeys(remarks)]  # of the testbed both say the same
     if figure(metric).at_load:
@@ -53,7 +59,8 @@ def doubts_of_one(side: PointSummary, metric: str) -> Iterator[str]:
         return
     yield from _of_side(side, figures, metric)
     if figure(metric).at_load:
-        yield from _of_load(side, figures, metric)
+        short = [*_of_load(side, figures)]
+        yield from short or _left_out(side, figures, metric)
 
 
 def trusted_value(side: PointSummary, metric: str) -> float | None:
@@ -111,15 +118,28 @@ def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: s
         yield f"{side.forwarder}: {said}"
 
 
-def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
+def _of_load(side: PointSummary, figures: Sequence[RepetitionFigures]) -> Iterator[str]:
     """A latency is of the load that was sent; a few rounds that fell short move no median."""
-    asked = fmean(one.offered_pps or one.achieved_pps for one in figures)
+    asked = _asked(figures)
     sent = median(one.achieved_pps for one in figures)
-    at, advice = f"{significant(asked / 1e3)} kpps", "ask for less, or repeat on a quieter machine"
     if sent < MIN_ACHIEVED * asked:
-        yield f"{side.forwarder} was sent {significant(sent / 1e3)} of {at}: {advice}"
-    elif in_half([one.figures[metric].limited_by == "tester" for one in figures]):
-        yield f"the tester left out frames of {side.forwarder}'s at {at}: {advice}"
+        loads = f"{significant(sent / 1e3)} of {significant(asked / 1e3)} kpps"
+        yield f"the tester sent {side.forwarder} {loads}: {_ADVICE}"
+
+
+def _left_out(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
+    if in_half([one.figures[metric].limited_by == "tester" for one in figures]):
+        at = f"{significant(_asked(figures) / 1e3)} kpps"
+        yield f"the tester left out frames of {side.forwarder}'s at {at}: {_ADVICE}"
+
+
+def _asked(figures: Sequence[RepetitionFigures]) -> float:
+    return fmean(one.offered_pps or one.achieved_pps for one in figures)
+
+
+def _sent_alike(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]]) -> bool:
+    sent = [median(one.achieved_pps for one in figures) for _, figures in sides]
+    return min(sent) >= MIN_ACHIEVED * max(sent)
 
 
 def _of_loads(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]]) -> Iterator[str]:

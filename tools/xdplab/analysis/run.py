@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run that is read: what each command, the report, Robot and `xdplab.api` read it through."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,6 +94,13 @@ class Run:
             rule_differences(self.record, self.trials) if any(p.pipeline != "cross" for p in self.points) else []
         )
         return [*self.method.findings(self.record, self.points), *differences]
+
+    @cached_property
+    def put_back(self) -> list[str]:
+        """What forwarders and testers had left changed on ports, a line each."""
+        often = Counter(sentence for trial in self.trials for sentence in trial.put_back)
+        repeated = [f"{sentence}{f' ({count} times)' * (count > 1)}" for sentence, count in often.items()]
+        return [*repeated, *dict.fromkeys(self.record.put_back)]
 
     @cached_property
     def by_point(self) -> Mapping[str, Sequence[TrialRecord]]:

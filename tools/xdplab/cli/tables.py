@@ -38,7 +38,9 @@ def run_text(read: Run, trials: Iterable[TrialRecord] = ()) -> str:
     goals = [f"{each.goal}: {each.first}{f'; {each.ahead}' if each.ahead else ''}" for each in read.advice]
     table = summary_table(read.method, read.points, trials)
     return "\n\n".join(
-        filter(None, [wrapped(read.answer.text().split("\n")), table, wrapped([*goals, *read.findings])])
+        filter(
+            None, [wrapped(read.answer.text().split("\n")), table, wrapped([*goals, *read.findings, *read.put_back])]
+        )
     )
 
 

@@ -123,6 +123,8 @@ class RunRecord(Model):
     wall_s: float | None = None
     #: The part of that in which trials were taken.
     measuring_s: float | None = None
+    #: What testers had left changed on their ports, a sentence each; it was put back.
+    put_back: tuple[Shown, ...] = ()
     #: Why the run ended early, if it did.
     ended_early: Shown | None = None
 

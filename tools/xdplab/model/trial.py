@@ -304,6 +304,8 @@ class TrialRecord(Model):
     traffic_s: float = 0.0
     #: Likewise: how much of it the forwarder's own start and stop took, but for a restart within a trial.
     forwarder_s: float = 0.0
+    #: Likewise: what the forwarder had left changed on its ports, a sentence each; it was put back.
+    put_back: tuple[Shown, ...] = ()
     #: What the tester was asked for; None of records that are no trial.
     asked: TrialSpec | None = None
     #: Load that was asked for, all streams; None: as much as the tester can.

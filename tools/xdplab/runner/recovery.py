@@ -11,7 +11,7 @@ from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.model import CpuLayout, Steps, TestbedSpec, XdplabError
 from xdplab.model.inventory import PortRole
-from xdplab.testbed import Port, Testbed, open_testbed
+from xdplab.testbed import Port, Testbed, TestbedLock, open_testbed, port_settings
 from xdplab.testbed.state import SystemLock
 
 
@@ -81,6 +81,7 @@ def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Step
             context, knobs = _point(testbed, steps)
             theirs = _changed_since(knobs, context, found, state.get("settings_set", {}))
             done += theirs.values()
+            _leave_as_they_are(lock, state.get("settings_ports", ()) if theirs else ())
             lock.remember(settings={key: was for key, was in found.items() if key not in theirs})
     for role, saved in state.get("own_settings", {}).items():
         with steps.step(role):
@@ -91,9 +92,18 @@ def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Step
                 was_set = state.get("own_settings_set", {}).get(role, {})
                 changed = _changed_since(knobs, _context(port.host, (port,)), saved, was_set)
                 done += changed.values()
+                _leave_as_they_are(lock, [role] if changed else ())
                 gone = changed.keys() | (both & theirs.keys())
                 own = {**lock.state()["own_settings"], role: {k: was for k, was in saved.items() if k not in gone}}
                 lock.remember(own_settings={each: left for each, left in own.items() if left})
+
+
+def _leave_as_they_are(lock: TestbedLock, roles: Collection[str]) -> None:
+    """Ports on which somebody has set something since: nothing is put back there but what a run sets on every port."""
+    saved = lock.state().get("ports", {})
+    for role in saved.keys() & set(roles):
+        saved[role] = {kind: was for kind, was in saved[role].items() if kind in port_settings.PREPARED}
+        lock.remember(ports=saved)
 
 
 def _changed_since(
@@ -104,10 +114,17 @@ def _changed_since(
     for name in knobs.keys() & was_set.keys():
         with suppress(Exception):  # what cannot be read cannot be put back either, and that says why
             now = json.loads(json.dumps(knobs[name].read(context)))
-            if now not in (found[name], was_set[name]):
+            if not _of_the_run(now, found[name], was_set[name]):
                 of_the_run = f"neither what the run found ({found[name]}) nor what it set ({was_set[name]})"
                 changed[name] = f"{context.host.name}: {name} is {now}, which is {of_the_run}: left alone"
     return changed
+
+
+def _of_the_run(now: Any, found: Any, was_set: Any) -> bool:
+    """Whether it found this or set it; of each port, for what a run had begun to put back is so on some of them."""
+    if isinstance(now, dict) and isinstance(found, dict) and isinstance(was_set, dict):
+        return all(value in (found.get(name), was_set.get(name)) for name, value in now.items())
+    return now in (found, was_set)
 
 
 def _of_point(testbed: Testbed, done: list[str], steps: Steps) -> None:

@@ -121,6 +121,8 @@ class StudyRun:
         self._rounds: int | None = None
         #: Whether a repetition has failed.
         self._failed = False
+        #: Of what was put back on ports: each is noted once.
+        self._noted: set[str] = set()
 
     def execute(self) -> RunOutcome:
         """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
@@ -169,7 +171,7 @@ class StudyRun:
 
     def _close(self, record: RunRecord, ended: _Ended, wall_s: float) -> RunOutcome:
         """The head of the run as it stays."""
-        for note in (*self._testbed.notes(), *self._low_latency.notes()):
+        for note in (*self._testbed.notes(), *self._low_latency.notes(), *self._testers.put_back):
             self._listener.note(note)
         if any(self._low_latency.undone.values()):
             record = _with_undone(record, self._low_latency.undone)
@@ -182,6 +184,7 @@ class StudyRun:
                 "wall_s": round((record.wall_s or 0.0) + wall_s, 2),
                 "measuring_s": round(self._measuring_s, 2),
                 "unsupported": self._unsupported,
+                "put_back": (*record.put_back, *self._testers.put_back),
                 "ended_early": plain(str(reason)) if reason else None,
             }
         )
@@ -411,13 +414,14 @@ class StudyRun:
         freezer: Freezer | None = None,
         instance: int = 0,
     ) -> PointSession:
-        tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point)
+        place = testbed or self._testbed
+        tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point, place)
         name = f"{repetition.point.forwarder.title}: " if freezer else ""
         return PointSession(
             SessionContext(
                 repetition=repetition,
                 method=self._plan.method,
-                testbed=testbed or self._testbed,
+                testbed=place,
                 tester=tester,
                 rx_program=rx_program,
                 ceiling_pps=ceiling_pps,
@@ -435,6 +439,9 @@ class StudyRun:
         self._journaled = True
         self._taken.append(trial)
         self._failed |= trial.status == "failed"
+        for sentence in set(trial.put_back) - self._noted:
+            self._listener.note(sentence)
+        self._noted |= set(trial.put_back)
         if trial.result is not None:
             self._measuring_s += trial.result.elapsed_s
         if (trial.result is not None and trial.turn is None) or trial.status != "ok":

@@ -43,6 +43,7 @@ from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import between, snapshot, taken_away
 from xdplab.runner.frame_ends import REPORTED_LOSS, sockets_lost, where_frames_end
+from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.plan import Repetition
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.runner.proof import prove
@@ -129,6 +130,8 @@ class PointSession:
         self._around = contextlib.ExitStack()
         self.client = testbed.tester_ports(repetition.point.path).first
         self._links_before: frozenset[str] | None = None
+        #: As they are before the forwarder has them.
+        self._ports = KeptPorts()
         self.sender_full = False
         self._setup_s = 0.0
         self._traffic_s = 0.0
@@ -324,7 +327,8 @@ class PointSession:
             "traffic_s": self._traffic_s,
             "forwarder_s": self._forwarder_s,
         }
-        rounded = {name: round(seconds, 3) for name, seconds in times.items()}
+        rounded: dict[str, Any] = {name: round(seconds, 3) for name, seconds in times.items()}
+        rounded["put_back"] = tuple(self._ports.changed)
         self._emit(
             self._record(purpose="end", status=self._status, reason=self._reason, log_tail=self._tail, **rounded)
         )
@@ -546,6 +550,7 @@ class PointSession:
             self._settings.keep_of_driver()
             self._dut = dataclasses.replace(self._dut, ports=cards.take(self._testbed.lock, self._dut.ports))
         self._around.enter_context(self._method.around(self))
+        self._ports.look(self._dut.ports)
 
     def prove(self) -> None:
         """Frames, and that options are in force."""
@@ -591,7 +596,7 @@ class PointSession:
         raise HostLost(f"{', '.join(lost)}: the connection is lost each time; `xdplab restore` puts back what is left")
 
     def _put_back(self, steps: Steps, *, fresh: bool) -> None:
-        """Stop, detach what a killed forwarder left, restore, remove its folder.
+        """Stop, give the ports back as they were, restore, remove its folder.
 
         `fresh`: with a connection, what the tester had running is gone.
         """
@@ -603,7 +608,7 @@ class PointSession:
             ("tester", self._tester.close if fresh else self._tester.rest),
             ("forwarder", self._stop),
             *([("queues", self._wait_for_queues)] if ran else []),
-            *((ifname, partial(detach_xdp, self._testbed.dut, ifname)) for ifname in self._ifnames),
+            ("ports", partial(self._ports.put_back, self.point.forwarder.title)),
             ("method", self._around.close),
             ("links", self._remove_links),
             ("cards", self._give_cards_back),

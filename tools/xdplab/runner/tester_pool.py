@@ -9,6 +9,7 @@ from xdplab.measure import Method
 from xdplab.model import (
     Calibration,
     InputError,
+    LinkLost,
     Path,
     Point,
     StudySpec,
@@ -20,12 +21,16 @@ from xdplab.model import (
 )
 from xdplab.model.inventory import PortRole
 from xdplab.runner.calibrations import Calibrations, reused_note
+from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.plan import Plan
 from xdplab.runner.ports import tester_ports_of
 from xdplab.testbed import Testbed, TesterPorts
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
 from xdplab.testers.base import OWN_CARDS
 from xdplab.testers.calibrate import DEFAULT_PPS
+
+#: How often the connection may be lost while ports are given back.
+_PUT_BACKS = 5
 
 
 class TesterPool:
@@ -37,6 +42,14 @@ class TesterPool:
         self._testbed = testbed
         self.choices: dict[str, RxChoice] = {}
         self.calibrations: dict[str, Calibration] = {}
+        #: As they are before a tester has them, and the one that has.
+        self._ports = KeptPorts()
+        self._holder = ""
+
+    @property
+    def put_back(self) -> list[str]:
+        """What testers have changed on their ports, a sentence each."""
+        return self._ports.changed
 
     @property
     def choice(self) -> RxChoice:
@@ -110,12 +123,10 @@ class TesterPool:
 
         return send
 
-    def take(self, point: Point) -> tuple[Tester, str, float, Calibration | None]:
+    def take(self, point: Point, place: Testbed) -> tuple[Tester, str, float, Calibration | None]:
         """The tester of a point, its receive program, top load and calibration; the others let go of the ports."""
         wanted = point.tester or self._first
-        for name, tester in self._by_name.items():
-            if name != wanted:
-                tester.close()
+        self._hold(wanted, place)
         choice, calibration = self.choices[wanted], self.calibrations.get(wanted)
         return self._by_name[wanted], choice.program, self._top_pps(point), calibration
 
@@ -124,9 +135,31 @@ class TesterPool:
         tester_pps = calibration.ceiling_pps if calibration else 0.0
         return point.traffic.top_pps(tester_pps, self._testbed.spec.line_rate_bps)
 
+    def _hold(self, name: str, place: Testbed) -> None:
+        """Have the ports of a place for one tester; the one that had them gives them back."""
+        if self._holder not in ("", name):
+            self.close()
+        self._holder = name
+        self._ports.look(port for role, port in place.ports.items() if not role.startswith("b"))
+
     def close(self) -> None:
-        """All let go of the ports."""
-        do_each("tester", *(tester.close for tester in self._by_name.values()))
+        """All let go of the ports, which are given back as they were.
+
+        Raises:
+            XdplabError: what a tester has changed and cannot be put back.
+        """
+        do_each("tester", *(tester.close for tester in self._by_name.values()), self._give_back)
+
+    def _give_back(self) -> None:
+        for _ in range(_PUT_BACKS):
+            try:
+                self._ports.put_back(self._holder)
+            except LinkLost:
+                if not self._testbed.reconnect():
+                    raise
+            else:
+                self._holder = ""
+                return
 
     def prepare(
         self,
@@ -154,14 +187,16 @@ class TesterPool:
             mine = [point for point in points if (point.tester or self._first) == name]
             if name in earlier:  # a resumed search must see the top load that its journal was made with
                 self.calibrations[name] = earlier[name]
+                tester.calibrated(earlier[name])
             elif mine and not plan.method.own_ends:
+                self._hold(name, self._testbed)
                 try:
                     found = self._calibrate(tester, self.choices[name], plan, kept, progress)
                 except Unsupported as exc:
                     refused[name] = str(exc)
                     continue
                 finally:
-                    tester.close()
+                    self.close()
                 if found is None:
                     _refuse_shares([point for point in mine if not self._top_pps(point)])
                     continue
@@ -169,6 +204,7 @@ class TesterPool:
                 for point in mine:
                     _check_load(tester, found, plan.method, point.traffic)
                 self.calibrations[name] = found
+                tester.calibrated(found)
         return refused
 
     def _calibrate(

@@ -18,7 +18,7 @@ import time
 from functools import partial
 from pathlib import Path as FilePath
 
-from xdplab.hosts import Host, LocalHost, NetnsHost
+from xdplab.hosts import Host, LocalHost, NetnsHost, shared_memory
 from xdplab.hosts.agent.cpus import CPU, Held
 from xdplab.hosts.base import in_use
 from xdplab.hosts.freezer import Freezer, processes_of, remove
@@ -107,8 +107,12 @@ class EmbeddedTestbed(OneMachine):
         return usable_cpus(self.spec)
 
     def clear_away(self, *, force: bool = False) -> list[str]:
-        """Processes and namespaces of the state file."""
-        return [f"namespace {netns} removed" for netns in _remove(self.lock)]
+        """Processes and namespaces of the state file, and what forwarders had in shared memory."""
+        done = [f"namespace {netns} removed" for netns in _remove(self.lock)]
+        folder = working_folder(self.spec.name)
+        for rundir in (folder / "dut", *sorted(folder.glob("beside*/dut"))):
+            done += [f"{path} removed" for path in shared_memory.remove(self._machine, rundir)]
+        return done
 
     def up(self) -> None:
         """Build namespaces and links, holding the testbed's lock and its CPUs."""

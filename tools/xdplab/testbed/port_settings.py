@@ -4,27 +4,32 @@
 A port is up and promiscuous, without offloads that merge or split frames, and silent (no IPv6 of the kernel's own).
 """
 
+import ipaddress
 import itertools
 import json
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from xdplab.hosts import Host
+from xdplab.hosts.agent.ports import ipv6_switch as ipv6_switch
 from xdplab.hosts.kernel import driver_facts, is_veth
 from xdplab.hosts.waiting import comes_true
-from xdplab.model import InputError, XdplabError, do_each
+from xdplab.model import InputError, XdplabError
 from xdplab.testbed.base import Port
 from xdplab.testbed.needs import BENCHMARK
 
 _OFFLOADS_OFF = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
                  "generic-segmentation-offload", "generic-receive-offload", "large-receive-offload",
                  "rx-vlan-offload", "tx-vlan-offload")  # fmt: skip
-#: veth takes segmentation offload back a moment after its peer's XDP program is gone.
-_RESTORE_S = 3.0
-#: From linux/if.h.
-_UP, _PROMISC = "UP", "PROMISC"
+#: How long what goes by itself may take, and how long is tried to put back what does not.
+_SETTLES_S, _RESTORE_S = 0.1, 1.0
+#: Of a snapshot: which card it is, and what `prepare` changes.
+PREPARED = ("bus", "mac", "mtu", "up", "promiscuous", "disable_ipv6", "offloads", "addresses")
+#: Kinds of settings that are things with a name, and a message that makes them.
+_LISTS = ("addresses", "qdiscs", "filters", "rules")
+#: Characters of a value that are shown, such as those of a table.
+_SHOWN = 60
 
 
 def read_link(host: Host, ifname: str) -> dict[str, Any]:
@@ -48,17 +53,8 @@ def features(host: Host, ifname: str) -> dict[str, str]:
 
 
 def snapshot(host: Host, ifname: str) -> dict[str, Any]:
-    """Everything that `prepare` may change, in a form that JSON keeps."""
-    link = read_link(host, ifname)
-    return {
-        "mac": link["address"],
-        "bus": driver_facts(host, ifname).get("bus-info", ""),
-        "mtu": link["mtu"],
-        "up": _UP in link["flags"],
-        "promisc": link.get("promiscuity", 0) > 0 and _PROMISC in link["flags"],
-        "features": features(host, ifname),
-        "disable_ipv6": host.read(ipv6_switch(ifname)) if host.exists(ipv6_switch(ifname)) else None,
-    }
+    """All that it is set to, and which card it is, in a form that JSON keeps."""
+    return {"bus": driver_facts(host, ifname).get("bus-info", ""), **host.read_port(ifname)}
 
 
 def prepare(port: Port, *, napi: bool) -> None:
@@ -93,58 +89,97 @@ def refuse_other_card(host: Host, ifname: str, saved: dict[str, Any]) -> None:
 def changed_since(host: Host, ifname: str, saved: dict[str, Any], ours: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What somebody has set since a run: neither what that found nor one of `ours`; with its value.
 
-    Not offloads: one that is neither on nor off is none.
+    Of the rest nobody knows what a forwarder that was killed had set.
     """
-    now = snapshot(host, ifname)
+    now = host.read_port(ifname)
     # IPv6 is switched off where the MTU lets it be: see `restore`
-    of_a_run = [saved, *ours, {"disable_ipv6": None}, {"disable_ipv6": "1"}]
+    of_a_run = [saved, *ours, {"disable_ipv6": "1"}]
     return {
         key: now[key]
-        for key in ("mtu", "up", "promisc", "disable_ipv6")
-        if now[key] not in [each[key] for each in of_a_run if key in each]
+        for key in ("mtu", "up", "promiscuous", "disable_ipv6")
+        if key in now and now[key] not in [each[key] for each in of_a_run if key in each]
     }
 
 
 def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
-    """Put everything back and verify it, each setting even if another fails.
+    """Put everything of a `snapshot` back and verify it, each setting even if another fails.
+
+    Addresses that are there are somebody else's, but for those of benchmarks.
 
     Raises:
         XdplabError: something stays changed, or it is another card.
     """
     refuse_other_card(host, ifname, saved)
-    state = ["up" if saved["up"] else "down", "promisc", "on" if saved["promisc"] else "off"]
-
-    def verify() -> None:
-        changed: list[str] = []
-
-        def is_as_before() -> bool:
-            _switch(host, ifname, saved["features"])
-            changed[:] = _differences(snapshot(host, ifname), saved)
-            return not changed
-
-        if not comes_true(is_as_before, _RESTORE_S, 0.1):
-            raise XdplabError(f"{host.name}: {ifname}: not as before the run: {'; '.join(changed)}")
-
-    ipv6 = saved["disable_ipv6"]
-    do_each(
-        f"{host.name}: {ifname}",
-        # IPv6 takes no MTU below 1280: its folder of settings goes with one, and is a new one after it (addrconf.c)
-        partial(host.run, ["ip", "link", "set", "dev", ifname, "mtu", str(saved["mtu"])]),
-        *([] if ipv6 is None else [partial(host.write, ipv6_switch(ifname), ipv6)]),
-        partial(host.run, ["ip", "address", "flush", "dev", ifname, "to", str(BENCHMARK)]),
-        partial(host.run, ["ip", "link", "set", "dev", ifname, *state]),
-        verify,
-    )
+    wanted = {kind: value for kind, value in saved.items() if kind != "bus"}
+    there = host.read_port(ifname).get("addresses", {})
+    theirs = {name: made for name, made in there.items() if ipaddress.ip_interface(name) not in BENCHMARK}
+    put_back(host, ifname, {**wanted, "addresses": {**theirs, **saved.get("addresses", {})}})
 
 
-def _differences(now: dict[str, Any], saved: dict[str, Any]) -> list[str]:
-    changed = [f"{key}: {now[key]}, was {saved[key]}" for key in saved if key != "features" and now[key] != saved[key]]
-    changed += [
-        f"{name}: {now['features'].get(name)}, was {value}"
-        for name, value in saved["features"].items()
-        if now["features"].get(name) != value
-    ]
-    return changed
+def put_back(host: Host, ifname: str, was: dict[str, Any]) -> None:
+    """Have an interface as `read_port` found it, verified.
+
+    Raises:
+        XdplabError: something stays changed.
+    """
+    left, failed = dict[str, str](), list[str]()
+
+    def is_as_before() -> bool:
+        nonlocal left, failed
+        failed = host.put_port_back(ifname, was)
+        left = differences(host.read_port(ifname), was)
+        return not left
+
+    if not comes_true(is_as_before, _RESTORE_S, 0.1):
+        stays = [f"{what}: {change}" for what, change in left.items()]
+        raise XdplabError(f"{host.name}: {ifname}: could not be put back: {'; '.join([*stays, *failed])}")
+
+
+def changed(host: Host, ifname: str, was: dict[str, Any]) -> dict[str, str]:
+    """What is not as `read_port` found it, as `differences`, once what goes by itself is gone.
+
+    Such as an XDP program that a process held which has ended.
+    """
+    found = differences(host.read_port(ifname), was)
+
+    def is_as_before() -> bool:
+        nonlocal found
+        found = differences(host.read_port(ifname), was)
+        return not found
+
+    if found:
+        comes_true(is_as_before, _SETTLES_S, 0.02)
+    return found
+
+
+def differences(now: dict[str, Any], was: dict[str, Any]) -> dict[str, str]:
+    """Of what `read_port` gives: setting -> `1500 to 3542`."""
+    found = {}
+    for kind, before in was.items():
+        after = now.get(kind)
+        values: dict[str, Any] = after if isinstance(after, dict) else {}
+        if kind in _LISTS:
+            gone, new = (
+                [name for name in a if a[name] != b.get(name)] for a, b in ((before, values), (values, before))
+            )
+            if gone or new:
+                found[kind] = f"{', '.join(gone) or 'none'} to {', '.join(new) or 'none'}"
+        elif isinstance(before, dict):
+            found |= {
+                f"{kind} {name}": f"{_shown(before.get(name))} to {_shown(values.get(name))}"
+                for name in [*before, *(values.keys() - before.keys())]
+                if before.get(name) != values.get(name)
+            }
+        elif before != after:
+            found[kind] = f"{_shown(before)} to {_shown(after)}"
+    return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "none" if value in (None, "") else text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _switch(host: Host, ifname: str, wanted: dict[str, str]) -> None:
@@ -160,9 +195,3 @@ def _switch(host: Host, ifname: str, wanted: dict[str, str]) -> None:
             return
         for some in [differing] if at_once else [[each] for each in differing]:
             host.run(["ethtool", "-K", ifname, *itertools.chain(*some)], check=False)
-
-
-def ipv6_switch(ifname: str) -> str:
-    """File that switches IPv6 off on an interface; there is none while its MTU is below 1280."""
-    # a dot in a name is no separator in a path below /proc/sys
-    return f"/proc/sys/net/ipv6/conf/{ifname}/disable_ipv6"

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
-from xdplab.hosts import Host, NetnsHost, SshHost
+from xdplab.hosts import Host, NetnsHost, SshHost, shared_memory
 from xdplab.hosts.kernel import detach_xdp, has_carrier, remove_link
 from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true, run_parallel
@@ -265,6 +265,9 @@ class HostsTestbed:
                 done += self._take_back(role, force=force)
         if self.dut not in self.left_alone:
             done += self._remove_links(steps)
+            with steps.step("shared memory"):
+                left = shared_memory.remove(self.dut, self.dut.folder / "dut")
+                done += [f"{self.dut.name}: {path} removed" for path in left]
         steps.raise_failed()
         done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
         return done

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from xdplab.hosts import Host, LocalHost, Running
 from xdplab.hosts.complaints import last_words
 from xdplab.hosts.waiting import stopped
-from xdplab.model import CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import Calibration, CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.traffic import ONE_BUFFER_BYTES
 from xdplab.testbed import Testbed, TesterPorts
 
@@ -138,6 +138,12 @@ class Tester(ABC):
         None: it is calibrated before each run.
         """
         return None
+
+    def find_top_rate(self, send: Callable[[float], TrialResult]) -> None:  # noqa: B027 - most need not
+        """Before its calibration on the direct link, by short trials of so many frames per second."""
+
+    def calibrated(self, found: Calibration) -> None:  # noqa: B027 - most need none of it
+        """What its calibration has found, also that of an earlier run."""
 
     def macs(self, context: TesterContext) -> tuple[str, str]:
         """MAC addresses of its two ports, asked of itself where it has their cards; before its first trial.

@@ -36,6 +36,7 @@ def calibrate(
     """
     paced, top, most, stalled = [], [], [], []
     alone: list[tuple[TrialResult, ...]] = []
+    tester.find_top_rate(lambda pps: _paced(tester, context, frame_bytes, pps, duration_s / 2))
     for number in range(1, repeats + 1):
         progress(f"calibrating {tester.name}: trial {number} of {repeats}, paced and at its top rate")
         stream = StreamSpec(kind="latency", pps=at_pps, frame_bytes=frame_bytes)

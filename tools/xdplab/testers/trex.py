@@ -7,7 +7,7 @@ its own way through two AF_PACKET rings. The calibration on the direct link says
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -18,6 +18,7 @@ from xdplab.forwarders.options import RawOptions
 from xdplab.hosts import Host, LocalHost
 from xdplab.hosts.kernel import napi_on, thread_use
 from xdplab.model import (
+    Calibration,
     InputError,
     Missing,
     Model,
@@ -53,6 +54,8 @@ from xdplab.testers.trex_server import (
 _TRAILER_BYTES, _FCS_BYTES = 16, 4
 _HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
 _ANSWER_TIMEOUT_S = 60.0
+#: Where there is no direct link; where the search for the top rate begins; and what makes it go on.
+_TOP_PPS, _FIRST_PPS, _MORE, _TRIES = 1e6, 62_500.0, 1.05, 2
 _PLAIN, _WITH_NAPI = "af_packet", "af_packet, NAPI on"
 
 
@@ -71,7 +74,8 @@ class TrexOptions(RawOptions):
     mode: Mode = "auto"
     user: str = "xdplab"
     #: What "as fast as it can" asks for: TRex has no such mode, and asked for far more it wastes its CPU on drops.
-    top_pps: float = Field(default=1e6, gt=0)
+    #: None: what its calibration finds, 1e6 where there is no direct link.
+    top_pps: float | None = Field(default=None, gt=0)
 
 
 class Trex(Tester):
@@ -103,6 +107,24 @@ class Trex(Tester):
         self._ports: tuple[Port, Port] | None = None
         self._napi = ExitStack()
         self._server_facts: dict[str, Any] = {}
+        self._top_pps = self.options.top_pps or _TOP_PPS
+
+    def find_top_rate(self, send: Callable[[float], TrialResult]) -> None:
+        """The rate at which most frames come through: twice as many are asked for as long as that brings more."""
+        if self.options.top_pps is not None:
+            return
+        asked, most = _FIRST_PPS, 0.0
+        while True:
+            came = (send(asked).streams[0].rx_pps for _ in range(_TRIES))  # one may meet a stall
+            more = next((pps for pps in came if pps > most * _MORE), None)
+            if more is None:
+                return
+            self._top_pps, most, asked = asked, more, 2 * asked
+
+    def calibrated(self, found: Calibration) -> None:
+        """Of an earlier run the rate is known as well."""
+        if self.options.top_pps is None:
+            self._top_pps = found.top_pps
 
     def unsupported(self, testbed: Testbed) -> str | None:
         """The program must be there, and its two ports on one host; or its cards, and how it is started."""
@@ -319,7 +341,7 @@ class Trex(Tester):
             "kind": stream.kind,
             "port": numbers[0] if source is ports.first else numbers[1],
             "frame": build(headers, stream.frame_bytes, udp_checksum=False).hex(),
-            "pps": self.options.top_pps if stream.pps is None else stream.pps,
+            "pps": self._top_pps if stream.pps is None else stream.pps,
             "count": intended_frames(stream, duration_s),
             "delay_us": stream.start_ns / 1000,
             "flows": stream.flows,

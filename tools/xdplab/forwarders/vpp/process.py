@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The VPP of one repetition: its process with configuration, sockets and shared memory, and the connection to it."""
 
-import hashlib
 import re
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from xdplab.forwarders.process import Instance
 from xdplab.forwarders.vpp.control import VppAway, VppControl
 from xdplab.forwarders.vpp.program import rendered
 from xdplab.forwarders.vpp.runtime import NodeCounts
+from xdplab.hosts import shared_memory
 from xdplab.hosts.kernel import thread_ids
 from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import PointFailed, Unsupported, do_each
@@ -67,10 +67,8 @@ class Vpp(Instance):
         self.stats_socket = str(dut.rundir / "stats.sock")
         if len(self.stats_socket) > _SOCKET_PATH_MAX:
             raise PointFailed(f"vpp: {dut.rundir}: too long for its sockets; set XDPLAB_STATE to a short path")
-        # the same after a kill, so that what it left in shared memory is found
-        self._prefix = "xdplab-" + hashlib.sha256(str(dut.rundir).encode()).hexdigest()[:8]
         config = str(dut.rundir / "startup.conf")
-        text = rendered("startup.conf.j2", rundir=dut.rundir, prefix=self._prefix, **variables)
+        text = rendered("startup.conf.j2", rundir=dut.rundir, prefix=shared_memory.prefix(dut.rundir), **variables)
         dut.host.write(config, text + "\n")
         self._remove_shared_memory()
         self._running = dut.host.start(
@@ -171,5 +169,4 @@ class Vpp(Instance):
                     self._detach(control, interface)
 
     def _remove_shared_memory(self) -> None:
-        where = "/dev/shm"  # noqa: S108 - where VPP puts it
-        self.dut.host.run(["find", where, "-maxdepth", "1", "-name", f"{self._prefix}-*", "-delete"])
+        shared_memory.remove(self.dut.host, self.dut.rundir)

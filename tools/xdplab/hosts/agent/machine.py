@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
-from xdplab.hosts.agent import netlink, sockets, xsk
+from xdplab.hosts.agent import netlink, ports, sockets, xsk
 from xdplab.hosts.agent.cpu_time import CpuTimes, cpu_times
 from xdplab.hosts.agent.cpus import CPU, INTERFACE, Held
 from xdplab.hosts.agent.lines import Lines
@@ -310,6 +310,18 @@ class Machine:
     def links(self) -> dict[str, netlink.Link]:
         with _about("links"):
             return self.within(netlink.links)
+
+    @operation
+    def read_port(self, ifname: str) -> dict[str, Any]:
+        """What an interface is set to: kind of setting -> its value, or name -> value (`hosts/agent/ports.py`)."""
+        with _about(f"settings of {ifname}"):
+            return self.within(ports.read, ifname)
+
+    @operation
+    def put_port_back(self, ifname: str, wanted: Mapping[str, Any]) -> list[str]:
+        """Set what differs to what `read_port` gave; what could not be, and why. `read_port` says what is in force."""
+        with _about(f"settings of {ifname}"):
+            return self.within(ports.put_back, ifname, wanted)
 
     @operation
     def xdp(self, ifname: str) -> netlink.XdpAttachment | None:

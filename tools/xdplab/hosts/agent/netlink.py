@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import NamedTuple
 
-_NETLINK_ROUTE, _NETLINK_GENERIC = 0, 16
+ROUTE, _NETLINK_GENERIC = 0, 16
 _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_DUMP, _NLMSG_ERROR, _NLMSG_DONE = 1, 4, 0x300, 2, 3
 #: Where among attributes an answer's family header is: the kernel numbers them from 1 on.
-_HEADER = 0
+HEADER = 0
 #: linux/if_link.h
 _RTM_GETLINK = 18
 _IFLA_IFNAME, _IFLA_MTU, _IFLA_STATS64, _IFLA_XDP, _IFLA_XDP_ATTACHED, _IFLA_XDP_PROG_ID = 3, 4, 23, 43, 2, 4
@@ -60,13 +60,13 @@ class XdpAttachment(NamedTuple):
 
 
 def links() -> dict[str, Link]:
-    found = list(_ask(_NETLINK_ROUTE, _RTM_GETLINK, bytes(16), 16, dump=True))
+    found = list(ask(ROUTE, _RTM_GETLINK, bytes(16), 16, dump=True))
     return {
         each[_IFLA_IFNAME].rstrip(b"\0").decode(): Link(
-            _number(each[_IFLA_MTU]),
+            number_of(each[_IFLA_MTU]),
             _counters(each[_IFLA_STATS64]),
-            _number(each[_HEADER][4:8]),
-            _number(_attributes(each.get(_IFLA_XDP, b"")).get(_IFLA_XDP_PROG_ID, b"")),
+            number_of(each[HEADER][4:8]),
+            number_of(attributes_of(each.get(_IFLA_XDP, b"")).get(_IFLA_XDP_PROG_ID, b"")),
         )
         for each in found
     }
@@ -74,12 +74,12 @@ def links() -> dict[str, Link]:
 
 def xdp(ifname: str) -> XdpAttachment | None:
     """The XDP program of an interface."""
-    body = bytes(16) + _attribute(_IFLA_IFNAME, ifname.encode() + b"\0")
-    (link,) = _ask(_NETLINK_ROUTE, _RTM_GETLINK, body, 16)
-    attributes = _attributes(link.get(_IFLA_XDP, b""))
+    body = bytes(16) + attribute(_IFLA_IFNAME, ifname.encode() + b"\0")
+    (link,) = ask(ROUTE, _RTM_GETLINK, body, 16)
+    attributes = attributes_of(link.get(_IFLA_XDP, b""))
     if _IFLA_XDP_PROG_ID not in attributes:
         return None
-    prog_id = _number(attributes[_IFLA_XDP_PROG_ID])
+    prog_id = number_of(attributes[_IFLA_XDP_PROG_ID])
     return XdpAttachment(_XDP_MODES.get(attributes[_IFLA_XDP_ATTACHED][0], "none"), prog_id, _program_name(prog_id))
 
 
@@ -92,7 +92,7 @@ def features(ifname: str) -> list[str] | None:
             (attributes,) = _netdev_ask(family, _DEV_GET, {_DEV_IFINDEX: socket.if_nametoindex(ifname)})
         except OSError:
             return []
-    bits = _number(attributes.get(_DEV_XDP_FEATURES, b""))
+    bits = number_of(attributes.get(_DEV_XDP_FEATURES, b""))
     return [feature for bit, feature in enumerate(_FEATURES) if bits & 1 << bit]
 
 
@@ -114,8 +114,8 @@ def xsk_queues(ifname: str) -> list[int] | None:
         return None
     with _netdev() as family:
         found = _netdev_ask(family or 0, _QUEUE_GET, {_QUEUE_IFINDEX: socket.if_nametoindex(ifname)}, dump=True)
-    receive = [each for each in found if _QUEUE_XSK in each and not _number(each[_QUEUE_TYPE])]
-    return sorted(_number(each[_QUEUE_ID]) for each in receive)
+    receive = [each for each in found if _QUEUE_XSK in each and not number_of(each[_QUEUE_TYPE])]
+    return sorted(number_of(each[_QUEUE_ID]) for each in receive)
 
 
 def queue_napis(ifname: str, queue: int) -> dict[str, int | None]:
@@ -130,7 +130,7 @@ def queue_napis(ifname: str, queue: int) -> dict[str, int | None]:
             except OSError:
                 continue
             if _QUEUE_NAPI_ID in attributes:
-                found[way] = _number(attributes[_QUEUE_NAPI_ID])
+                found[way] = number_of(attributes[_QUEUE_NAPI_ID])
     return found
 
 
@@ -145,10 +145,10 @@ def suspend_timeouts(ifname: str, wanted_ns: Sequence[int] = ()) -> list[int] | 
             return None
         for number, napi in enumerate(_napis(family, index) if wanted_ns else ()):
             timeout_ns = wanted_ns[min(number, len(wanted_ns) - 1)]
-            wanted = {_NAPI_ID: _number(napi[_NAPI_ID]), _NAPI_IRQ_SUSPEND_TIMEOUT: timeout_ns}
+            wanted = {_NAPI_ID: number_of(napi[_NAPI_ID]), _NAPI_IRQ_SUSPEND_TIMEOUT: timeout_ns}
             _netdev_ask(family, _NAPI_SET, wanted, acknowledged=True)
         attributes = [napi.get(_NAPI_IRQ_SUSPEND_TIMEOUT) for napi in _napis(family, index)]
-    known = [_number(each) for each in attributes if each is not None]
+    known = [number_of(each) for each in attributes if each is not None]
     return known if known and len(known) == len(attributes) else None
 
 
@@ -160,13 +160,13 @@ def _napis(family: int, index: int) -> list[dict[int, bytes]]:
 @contextmanager
 def _netdev() -> Iterator[int | None]:
     """Number of the family `netdev`; None when the kernel has no such."""
-    name = _attribute(_CTRL_ATTR_FAMILY_NAME, b"netdev\0")
+    name = attribute(_CTRL_ATTR_FAMILY_NAME, b"netdev\0")
     try:
-        (found,) = _ask(_NETLINK_GENERIC, _CTRL, struct.pack("=BBH", _CTRL_CMD_GETFAMILY, 1, 0) + name, 4)
+        (found,) = ask(_NETLINK_GENERIC, _CTRL, struct.pack("=BBH", _CTRL_CMD_GETFAMILY, 1, 0) + name, 4)
     except OSError:
         yield None
     else:
-        yield _number(found[_CTRL_ATTR_FAMILY_ID])
+        yield number_of(found[_CTRL_ATTR_FAMILY_ID])
 
 
 def _netdev_ask(
@@ -174,24 +174,31 @@ def _netdev_ask(
 ) -> list[dict[int, bytes]]:
     """A command of the family with attributes of 32 bits; a dump that the kernel refuses lists nothing."""
     body = struct.pack("=BBH", command, 1, 0)
-    body += b"".join(_attribute(key, struct.pack("=I", value)) for key, value in wanted.items())
+    body += b"".join(attribute(key, struct.pack("=I", value)) for key, value in wanted.items())
     try:
-        return list(_ask(_NETLINK_GENERIC, family, body, 4, dump=dump, acknowledged=acknowledged))
+        return list(ask(_NETLINK_GENERIC, family, body, 4, dump=dump, acknowledged=acknowledged))
     except OSError:
         if dump:
             return []
         raise
 
 
-def _ask(
-    protocol: int, kind: int, body: bytes, header: int, *, dump: bool = False, acknowledged: bool = False
+def ask(
+    protocol: int,
+    kind: int,
+    body: bytes,
+    header: int,
+    *,
+    dump: bool = False,
+    acknowledged: bool = False,
+    flags: int = 0,
 ) -> Iterator[dict[int, bytes]]:
     """Attributes of each answer, and the family header of so many bytes before them.
 
     Raises:
         OSError: what the kernel answers with.
     """
-    flags = _NLM_F_REQUEST | (_NLM_F_DUMP if dump else 0) | (_NLM_F_ACK if acknowledged else 0)
+    flags |= _NLM_F_REQUEST | (_NLM_F_DUMP if dump else 0) | (_NLM_F_ACK if acknowledged else 0)
     with closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)) as sock:
         sock.send(struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body)
         while True:
@@ -204,18 +211,18 @@ def _ask(
                         raise OSError(error, os.strerror(error))
                 if found in (_NLMSG_ERROR, _NLMSG_DONE):
                     return
-                yield {_HEADER: answer[16 : 16 + header], **_attributes(answer[16 + header : length])}
+                yield {HEADER: answer[16 : 16 + header], **attributes_of(answer[16 + header : length])}
                 answer = answer[length + (-length % 4) :]
             if not dump:
                 return
 
 
-def _attribute(kind: int, data: bytes) -> bytes:
+def attribute(kind: int, data: bytes) -> bytes:
     length = 4 + len(data)
     return struct.pack("=HH", length, kind) + data + bytes(-length % 4)
 
 
-def _attributes(data: bytes) -> dict[int, bytes]:
+def attributes_of(data: bytes) -> dict[int, bytes]:
     """The attributes of a message, or within one, by kind."""
     found = {}
     while len(data) >= 4:
@@ -227,7 +234,7 @@ def _attributes(data: bytes) -> dict[int, bytes]:
     return found
 
 
-def _number(data: bytes) -> int:
+def number_of(data: bytes) -> int:
     return int.from_bytes(data, sys.byteorder)  # type: ignore[arg-type, unused-ignore]
 
 

@@ -32,7 +32,7 @@ def built(name: str) -> Path:
     build = bpf / "build" if checkout() else cache_folder() / "cost" / f"programs-{__version__}"
     build.mkdir(parents=True, exist_ok=True)
     with locked(build / ".cost.lock"):
-        argv = ["make", "--silent", "-C", bpf, f"BUILD={build}", "cost"]
+        argv = ["make", "--silent", "-C", str(bpf), f"BUILD={build}", "cost"]
         try:
             made = subprocess.run(argv, capture_output=True, text=True, check=False)
         except FileNotFoundError:

@@ -64,6 +64,16 @@ def test_a_program_that_an_option_names_must_be_allowed(text: str) -> None:
     assert app.prepare(study, ["/usr/bin/vpp", "/opt/../opt/ovs/"]).plan.points
 
 
+@pytest.mark.parametrize(
+    "forwarder", ["ovs-afxdp:raw.other_config.dpdk-extra=-d/tmp/evil.so", "testpmd:raw.argument.a=b"]
+)
+def test_options_that_are_passed_on_must_be_allowed(forwarder: str) -> None:
+    study = studies.study(testbed="embedded", tester="xdpgen", forwarders=[forwarder])
+    with pytest.raises(InputError, match=r"raw\.\w+\.\S+ is passed on .*`--allow-program raw` allows"):
+        app.prepare(study, ["/opt/raw"])
+    assert app.prepare(study, ["raw"]).plan.points
+
+
 def test_options_of_the_study_and_of_testers_are_no_way_around() -> None:
     by_options = studies.study(
         testbed="embedded", tester="xdpgen", forwarders=["xdp", "vpp-afxdp"], options={"vpp-afxdp": {"vpp": ["", "sh"]}}

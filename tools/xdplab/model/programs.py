@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that name a program, which is started as root: what a file names must be allowed where the run is started."""
+"""Options that name a program, which is started as root: what a file names must be allowed where the run is started.
+
+So must options that are passed on as they are: a switch may load code or write files for one.
+"""
 
 import os
 from collections.abc import Collection, Iterable
@@ -34,14 +37,26 @@ def _program(value: object) -> str:
     return str(value[0]) if isinstance(value, tuple) else str(value)
 
 
+#: What `--allow-program` has to say for options that are passed on (`RawOptions.raw_names`).
+RAW_ALLOWED = "raw"
+
+
 def refuse_programs(named: Iterable[tuple[str, Model]], allowed: Iterable[str]) -> None:
     """`named`: who has which options. A program is allowed by the very path, or name, that the option has.
 
     Raises:
         InputError: one is named that is not allowed.
     """
+    allowed = set(allowed)
     there = {os.path.abspath(path) for path in allowed}
     for title, options in named:
+        raw: tuple[str, ...] = getattr(options, "raw_names", ())
+        if raw and RAW_ALLOWED not in allowed:
+            raise InputError(
+                f"{title}: {raw[0]} is passed on to a program that runs as root and may load code for it, and a file "
+                f"may not decide that; `--allow-program {RAW_ALLOWED}` allows such options (Robot: "
+                f"`-v ALLOW_PROGRAM:{RAW_ALLOWED}`)"
+            )
         for option, program in named_programs(options).items():
             if os.path.abspath(program) not in there:
                 raise InputError(

@@ -70,7 +70,11 @@ def test_the_row_of_the_latency_suite_is_measured_and_its_frames_met_flows_in_xd
     )
 
 
-@pytest.mark.parametrize("fault", ["flush", "foreign", "jumbo", "headers"])
+@pytest.mark.parametrize(
+    "fault",
+    ["flush", "foreign", "jumbo", "headers", "user", "tags", "looks", "order",
+     pytest.param("crowd", marks=[pytest.mark.slow, pytest.mark.timeout(240)])],
+)  # fmt: skip
 def test_a_fault_that_was_found_is_not_there(fault: str) -> None:
     done = run("faults.py", "--build", folder(PATCHED), "--times", "5", fault)
     assert (done.returncode, done.stdout) == (0, f"{fault}: not there\n"), done.stderr
@@ -144,6 +148,15 @@ def test_frames_out_of_tunnels_and_of_connections_are_counted_in_xdp() -> None:
     rows = {words[0]: float(words[1]) for words in map(str.split, done.stdout.splitlines()[1:])}
     assert list(rows) == ["plain", "tunnel", "tracked", "both"]
     assert all(value > 0 for value in rows.values())
+
+
+@pytest.mark.slow
+def test_short_connections_are_counted_with_and_without_offload() -> None:
+    done = run("connection_rate.py", "--build", folder(PATCHED), "--seconds", "0.5", "--repetitions", "1")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["without", "flows", "times"]
+    assert float(rows[0][1]) > 0
 
 
 @pytest.mark.slow

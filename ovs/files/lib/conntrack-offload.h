@@ -47,13 +47,20 @@ struct ct_offload_conn {
     ovs_be16 tp_src[2], tp_dst[2];
     uint8_t ct_state[2];
     uint32_t mark;              /* Its label is 0. */
+    uint32_t pps;               /* Packets per second, 0 with the first one. */
+    struct conn *conn;
+    /* Ends the offload of another connection, by the identifier that 'add'
+     * returned for it.  Returns true if successful.  NULL if that is not
+     * possible. */
+    bool (*yield)(struct conn *, uint32_t id);
     struct ct_offload_peer peers[2];    /* If it is TCP. */
 };
 
 /* Thread-safe, but for calls for the same connection, which are made one after
  * the other, except for 'used'. */
 struct ct_offload {
-    /* Returns an identifier, or 0 if the offload does not want it. */
+    /* Returns an identifier, or 0 if the offload does not want it.  It is
+     * asked again for a connection that has packets. */
     uint32_t (*add)(const struct ct_offload_conn *);
 
     /* No packet is tracked by the offload after this, but for those that it

@@ -287,11 +287,16 @@ struct xft_peer {
     __u8 zero;
 };
 
+/* 1 millisecond and 5 percent.  In 32 bits there is room for 52 days. */
+#define XFT_USED_SHIFT      20
+#define XFT_USED_NS         (1ULL << XFT_USED_SHIFT)
+
 /* An established connection.  Index 0 is for packets in its original
  * direction, and who sends them, 1 for the other ones. */
 struct xft_conn {
     struct xft_conn_key key[2];
-    __u64 used[2];              /* CLOCK_MONOTONIC, in nanoseconds. */
+    __u32 used[2];              /* CLOCK_MONOTONIC, in units of XFT_USED_NS. */
+    __u32 packets[2];
     struct xft_peer peers[2];
     __u32 mark;
     __u8 ct_state[2];           /* 0 if it is none any more. */

@@ -1029,7 +1029,9 @@ track(struct xdp_md *ctx, struct search *s, __u16 zone,
             && !update_tcp(ctx, s, index, dir))) {
         return 0;
     }
-    *(dir ? &conn->used[1] : &conn->used[0]) = bpf_ktime_get_coarse_ns();
+    *(dir ? &conn->used[1] : &conn->used[0]) = bpf_ktime_get_coarse_ns()
+                                               >> XFT_USED_SHIFT;
+    ++*(dir ? &conn->packets[1] : &conn->packets[0]);
     s->f.ct_state = state;
     s->f.ct_zone = zone;
     s->f.ct_mark = conn->mark;
@@ -1248,9 +1250,8 @@ look_again(struct xdp_md *ctx, struct search *s, __u32 queue)
     return s->action.flags & XFT_F_DROP ? XDP_DROP : XDP_REDIRECT;
 }
 
-SEC("xdp")
-int
-ovs_flow_table(struct xdp_md *ctx)
+static __always_inline int
+flow_table(struct xdp_md *ctx)
 {
     const void *data_end = (const void *) (long) ctx->data_end;
     const void *data = (const void *) (long) ctx->data;
@@ -1318,6 +1319,63 @@ ovs_flow_table(struct xdp_md *ctx)
 
 socket:
     return bpf_redirect_map(&xsks, queue, XDP_PASS);
+}
+
+SEC("xdp")
+int
+ovs_flow_table(struct xdp_md *ctx)
+{
+    return flow_table(ctx);
+}
+
+/* Linux 6.8.  Tells the VLAN tag that is beside a packet, if there is one. */
+extern int
+bpf_xdp_metadata_rx_vlan_tag(const struct xdp_md *ctx, __be16 *vlan_proto,
+                             __u16 *vlan_tci) __ksym __weak;
+
+/* Puts a VLAN tag into a packet.  Returns false if there is no room. */
+static __always_inline bool
+put_tag(struct xdp_md *ctx, __be16 tpid, __u16 tci)
+{
+    const void *data_end;
+    __u32 *words;
+    __u16 *tag;
+
+    if (bpf_xdp_adjust_head(ctx, -4)) {
+        return false;
+    }
+    words = (void *) (long) ctx->data;
+    data_end = (const void *) (long) ctx->data_end;
+    tag = (void *) &words[3];
+    if ((const void *) &tag[3] > data_end) {
+        return false;
+    }
+    words[0] = words[1];
+    words[1] = words[2];
+    words[2] = words[3];
+    tag[0] = tpid;
+    tag[1] = bpf_htons(tci);
+    return true;
+}
+
+/* The same, where VLAN tags may be beside packets: of the device that it is
+ * loaded for only. */
+SEC("xdp")
+int
+ovs_flow_tags(struct xdp_md *ctx)
+{
+    __u32 queue = ctx->rx_queue_index;
+    __be16 tpid = 0;
+    __u16 tci = 0;
+
+    /* The network stack, which gets what has no socket, looks for a tag where
+     * it is.  Without it this would be a packet of another VLAN. */
+    if (!bpf_xdp_metadata_rx_vlan_tag(ctx, &tpid, &tci)
+        && bpf_map_lookup_elem(&xsks, &queue)
+        && !put_tag(ctx, tpid, tci)) {
+        return XDP_DROP;
+    }
+    return flow_table(ctx);
 }
 
 /* The programs below watch what becomes of packets, on the CPU that has put

@@ -29,6 +29,7 @@
 
 #include "bitmap.h"
 #include "conntrack-offload.h"
+#include "coverage.h"
 #include "entropy.h"
 #include "hash.h"
 #include "heap.h"
@@ -48,6 +49,10 @@
 
 VLOG_DEFINE_THIS_MODULE(xdp_flow_table);
 
+COVERAGE_DEFINE(xdp_conn_deferred);
+COVERAGE_DEFINE(xdp_conn_no_room);
+COVERAGE_DEFINE(xdp_conn_replaced);
+
 /* A flow whose queues do not get empty is used after this time all the same,
  * and overtakes what is in the queues. */
 #define MAX_DRAIN_MS        10
@@ -62,9 +67,15 @@ VLOG_DEFINE_THIS_MODULE(xdp_flow_table);
 /* How often masks are sorted, in milliseconds. */
 #define SORT_MS             1000
 
+/* Places of connections at which one that finds none looks for a slower one,
+ * and connections that get one in a second with their first packet. */
+#define CONN_LOOKS          32
+#define CONNS_AT_ONCE       1000
+
 /* For how long programs do not send to a device that refused packets. */
 #define MIN_BACKOFF_MS      1000
 #define MAX_BACKOFF_MS      64000
+#define NEVER               (LLONG_MAX / 2)
 
 /* Entries beyond those that flows may use: for flows that take the place of
  * others, whose entries programs may still look at. */
@@ -75,6 +86,9 @@ VLOG_DEFINE_THIS_MODULE(xdp_flow_table);
 #define OVS_NETDEV_A_DEV_IFINDEX        1
 #define OVS_NETDEV_A_DEV_XDP_FEATURES   3
 #define OVS_NETDEV_XDP_ACT_NDO_XMIT     (1 << 2)
+
+/* Of linux/bpf.h. */
+#define OVS_BPF_F_XDP_DEV_BOUND_ONLY    (1 << 6)
 
 /* The object file of the program. */
 static const OVS_ALIGNED_VAR(8) unsigned char object_file[] = {
@@ -114,8 +128,22 @@ struct pool {
 };
 
 /* Connections of all ports.  Their maps are created with the outputs. */
+struct conn_place {
+    struct conn *conn;              /* NULL if it is free, or if its
+                                     * connection cannot be told to go. */
+    bool has_pps;
+    uint32_t pps;                   /* As that of a flow. */
+    uint32_t n_packets;             /* At 'rated'. */
+    long long int rated;
+};
+
 static struct ovs_mutex conns_mutex = OVS_MUTEX_INITIALIZER;
 static struct pool conns_pool OVS_GUARDED_BY(conns_mutex);
+static struct conn_place *conn_places OVS_GUARDED_BY(conns_mutex);
+static uint32_t conn_next_place OVS_GUARDED_BY(conns_mutex);
+static long long int conn_next_look OVS_GUARDED_BY(conns_mutex);
+static long long int conn_second OVS_GUARDED_BY(conns_mutex);
+static unsigned int conn_n_at_once OVS_GUARDED_BY(conns_mutex);
 static struct xft_conn *conns;
 static int conn_index_fd = -1;
 
@@ -158,6 +186,8 @@ struct xdp_program {
     struct xdp_map masks_map, buckets_map, entries_map, counters_map;
     struct xdp_map edits_map, lost_map;
     struct xft_config config;
+    int ifindex;                    /* Of the only device that may have it,
+                                     * or 0. */
     uint32_t n_entries;
     uint32_t entry_size;
     struct pool entries;
@@ -194,6 +224,9 @@ struct xdp_flow_table {
     uint64_t pending_seq;           /* Of the last one. */
     uint64_t drained_seq[XFT_MAX_QUEUES]; /* Of the last one that was there
                                      * when the queue was empty. */
+    uint32_t n_queued[XFT_MAX_QUEUES]; /* Packets, when its thread looked last
+                                        * with flows that are pending. */
+    uint64_t n_overtaken;
     atomic_count n_pending;
     struct ovs_list ending;         /* Those that lost their place, in the
                                      * order in which they did. */
@@ -695,6 +728,15 @@ conn_get_peers(uint32_t id, struct ct_offload_peer peers[2])
     }
 }
 
+static void
+conn_free(uint32_t index)
+{
+    ovs_mutex_lock(&conns_mutex);
+    conn_places[index].conn = NULL;
+    pool_free(&conns_pool, index, grace_request());
+    ovs_mutex_unlock(&conns_mutex);
+}
+
 /* Programs find nothing by the keys of a connection, and take what they have
  * found for none. */
 static void
@@ -707,25 +749,128 @@ conn_del(uint32_t id)
                               memory_order_release);
         bpf_map_delete_elem(conn_index_fd, &conn->key[dir]);
     }
+    conn_free(id - 1);
+}
+
+/* Updates the rate of the connection in a place. */
+static void
+conn_rate(uint32_t index, long long int now)
+    OVS_REQUIRES(conns_mutex)
+{
+    const volatile struct xft_conn *conn = &conns[index];
+    uint32_t n_packets = conn->packets[0] + conn->packets[1];
+    struct conn_place *place = &conn_places[index];
+    uint32_t pps;
+
+    if (now < place->rated + RATE_MS) {
+        return;
+    }
+    pps = (uint64_t) (n_packets - place->n_packets) * 1000
+          / (now - place->rated);
+    place->pps = place->has_pps ? (place->pps + pps) / 2 : pps;
+    place->has_pps = true;
+    place->n_packets = n_packets;
+    place->rated = now;
+}
+
+/* Returns the place that a connection with 'pps' packets per second may take
+ * from a slower one, or UINT32_MAX.  Looks at the next CONN_LOOKS places, once
+ * in a millisecond. */
+static uint32_t
+conn_find_slow(uint32_t pps)
+    OVS_REQUIRES(conns_mutex)
+{
+    long long int now = time_msec();
+    uint32_t slowest = UINT32_MAX;
+
+    if (now < conn_next_look) {
+        return UINT32_MAX;
+    }
+    conn_next_look = now + 1;
+    for (int i = 0; i < CONN_LOOKS; i++) {
+        uint32_t index = conn_next_place;
+        const struct conn_place *place = &conn_places[index];
+
+        conn_next_place = (index + 1) % XFT_MAX_CONNS;
+        if (place->conn) {
+            conn_rate(index, now);
+            if (place->has_pps
+                && (slowest == UINT32_MAX
+                    || place->pps < conn_places[slowest].pps)) {
+                slowest = index;
+            }
+        }
+    }
+    return slowest != UINT32_MAX
+           && pps > 2 * (uint64_t) conn_places[slowest].pps + MIN_PPS
+           ? slowest : UINT32_MAX;
+}
+
+/* Returns true if a connection may be added with its first packet.  Most
+ * connections that are many are short: what it costs to add and to delete them
+ * is then left to those that have more packets. */
+static bool
+conn_at_once(void)
+    OVS_REQUIRES(conns_mutex)
+{
+    long long int now = time_msec();
+
+    if (now >= conn_second + 1000) {
+        conn_second = now;
+        conn_n_at_once = 0;
+    }
+    return conn_n_at_once++ < CONNS_AT_ONCE;
+}
+
+/* Takes a place.  If there is none, stores the one that the connection is to
+ * have instead of its own in '*slow', with which to ask again, and its
+ * connection in '*conn': UINT32_MAX for none. */
+static bool
+conn_alloc(const struct ct_offload_conn *oc, uint32_t *index, uint32_t *slow,
+           struct conn **conn)
+    OVS_EXCLUDED(conns_mutex)
+{
+    bool ok;
+
+    *slow = UINT32_MAX;
     ovs_mutex_lock(&conns_mutex);
-    pool_free(&conns_pool, id - 1, grace_request());
+    if (!oc->pps && !conn_at_once()) {
+        ok = false;
+        COVERAGE_INC(xdp_conn_deferred);
+    } else {
+        ok = !pool_alloc(&conns_pool, index);
+        if (ok) {
+            struct conn_place *place = &conn_places[*index];
+
+            memset(place, 0, sizeof *place);
+            place->rated = time_msec();
+        } else {
+            COVERAGE_INC(xdp_conn_no_room);
+            if (oc->yield && !conns_pool.n) {
+                *slow = conn_find_slow(oc->pps);
+                *conn = *slow != UINT32_MAX ? conn_places[*slow].conn : NULL;
+            }
+        }
+    }
     ovs_mutex_unlock(&conns_mutex);
+    return ok;
 }
 
 static uint32_t
 conn_add(const struct ct_offload_conn *oc)
 {
+    uint32_t index, slow;
+    struct conn *other;
     struct xft_conn *conn;
-    uint32_t index;
-    int error;
 
     if (!atomic_count_get(&n_ct_flows)) {
         return 0;
     }
-    ovs_mutex_lock(&conns_mutex);
-    error = pool_alloc(&conns_pool, &index);
-    ovs_mutex_unlock(&conns_mutex);
-    if (error) {
+    if (!conn_alloc(oc, &index, &slow, &other)) {
+        /* RCU keeps 'other', even if it is being deleted. */
+        if (slow != UINT32_MAX && oc->yield(other, slow + 1)) {
+            COVERAGE_INC(xdp_conn_replaced);
+        }
         return 0;
     }
 
@@ -749,12 +894,14 @@ conn_add(const struct ct_offload_conn *oc)
             if (dir) {
                 bpf_map_delete_elem(conn_index_fd, &conn->key[0]);
             }
-            ovs_mutex_lock(&conns_mutex);
-            pool_free(&conns_pool, index, grace_request());
-            ovs_mutex_unlock(&conns_mutex);
+            conn_free(index);
             return 0;
         }
     }
+
+    ovs_mutex_lock(&conns_mutex);
+    conn_places[index].conn = oc->conn;
+    ovs_mutex_unlock(&conns_mutex);
     return index + 1;
 }
 
@@ -762,8 +909,19 @@ static long long int
 conn_used(uint32_t id)
 {
     const volatile struct xft_conn *conn = &conns[id - 1];
+    long long int now = time_msec();
+    uint32_t now_units = now * 1000 * 1000 / XFT_USED_NS;
+    int32_t age = INT32_MAX;
 
-    return MAX(conn->used[0], conn->used[1]) / (1000 * 1000);
+    if (!conn->packets[0] && !conn->packets[1]) {
+        return 0;
+    }
+    for (int dir = 0; dir < 2; dir++) {
+        if (conn->packets[dir]) {
+            age = MIN(age, (int32_t) (now_units - conn->used[dir]));
+        }
+    }
+    return now - MAX(age, 0) * (long long int) XFT_USED_NS / (1000 * 1000);
 }
 
 /* Lets the connection tracker tell of established connections. */
@@ -790,6 +948,7 @@ conns_start(void)
                                                     "conn_index");
     ovs_mutex_lock(&conns_mutex);
     pool_init(&conns_pool, XFT_MAX_CONNS);
+    conn_places = xcalloc(XFT_MAX_CONNS, sizeof *conn_places);
     ovs_mutex_unlock(&conns_mutex);
     conntrack_set_offload(&offload);
 }
@@ -820,8 +979,8 @@ outputs_create(void)
         }
         bpf_object__for_each_program (prog, watch_object) {
             bpf_program__set_autoload(
-                prog, watch && strcmp(bpf_program__name(prog),
-                                      "ovs_flow_table"));
+                prog, watch && bpf_program__type(prog)
+                               != BPF_PROG_TYPE_XDP);
         }
         error = -bpf_object__load(watch_object);
         if (!error) {
@@ -879,8 +1038,9 @@ lost_create(struct xdp_map *map, uint32_t port, uint32_t n_entries)
 
 static int
 program_load(struct xdp_program *p, const struct bpf_object *watch,
-             uint32_t port, uint32_t n_entries, int n_queues)
+             uint32_t port, uint32_t n_entries, int n_queues, int ifindex)
 {
+    const char *prog_name = ifindex ? "ovs_flow_tags" : "ovs_flow_table";
     LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "ovs_flow_table");
     uint32_t n_buckets = MAX(ROUND_UP_POW2(n_entries) / 2, 8);
     uint32_t n_all = n_entries + SPARE_ENTRIES(n_entries);
@@ -888,6 +1048,7 @@ program_load(struct xdp_program *p, const struct bpf_object *watch,
     struct bpf_map *map;
     int error;
 
+    p->ifindex = ifindex;
     p->n_entries = n_entries;
     p->entry_size = xft_entry_size(n_queues);
     p->object = bpf_object__open_mem(object_file, sizeof object_file, &opts);
@@ -935,15 +1096,20 @@ program_load(struct xdp_program *p, const struct bpf_object *watch,
         }
     }
     bpf_object__for_each_program (prog, p->object) {
-        bpf_program__set_autoload(prog, !strcmp(bpf_program__name(prog),
-                                                "ovs_flow_table"));
+        bool wanted = !strcmp(bpf_program__name(prog), prog_name);
+
+        bpf_program__set_autoload(prog, wanted);
+        if (wanted && ifindex) {
+            bpf_program__set_ifindex(prog, ifindex);
+            bpf_program__set_flags(prog, OVS_BPF_F_XDP_DEV_BOUND_ONLY);
+        }
     }
 
     error = -bpf_object__load(p->object);
     if (error) {
         goto error;
     }
-    prog = bpf_object__find_program_by_name(p->object, "ovs_flow_table");
+    prog = bpf_object__find_program_by_name(p->object, prog_name);
     p->fd = prog ? bpf_program__fd(prog) : -ENOENT;
     p->xsks_fd = bpf_object__find_map_fd_by_name(p->object, "xsks");
     if (p->fd < 0 || p->xsks_fd < 0) {
@@ -1645,7 +1811,8 @@ flow_rate(struct xdp_flow_table *t, struct xdp_flow *flow, uint64_t n_packets,
 }
 
 /* Loads the program for 'n_queues', with room for that many flows and masks,
- * unless that has been done.  Flows that there were before are moved to the
+ * unless that has been done.  If 'ifindex' is not 0 the program is for that
+ * device only, and puts VLAN tags that are beside packets in them.  Flows that there were before are moved to the
  * new one.  Must not be attached.  Returns 0 or a positive errno value, and
  * then keeps what has been loaded before.
  *
@@ -1654,7 +1821,7 @@ flow_rate(struct xdp_flow_table *t, struct xdp_flow *flow, uint64_t n_packets,
  * mutex. */
 int
 xdp_flow_table_load(struct xdp_flow_table *t, int n_queues,
-                    uint32_t n_entries, uint32_t n_masks)
+                    uint32_t n_entries, uint32_t n_masks, int ifindex)
 {
     struct xdp_program prog = { .object = NULL };
     struct bpf_object *watch;
@@ -1664,6 +1831,7 @@ xdp_flow_table_load(struct xdp_flow_table *t, int n_queues,
     ovs_assert(t->link_fd < 0);
 
     if (t->prog.object && t->prog.config.n_queues == n_queues
+        && t->prog.ifindex == ifindex
         && t->prog.n_entries == n_entries && t->n_masks == n_masks) {
         return 0;
     }
@@ -1677,7 +1845,7 @@ xdp_flow_table_load(struct xdp_flow_table *t, int n_queues,
     watch = watch_object;
     ovs_mutex_unlock(&outputs_mutex);
     error = error ? error : program_load(&prog, watch, t->output, n_entries,
-                                         n_queues);
+                                         n_queues, ifindex);
     if (error) {
         return error;
     }
@@ -1748,10 +1916,14 @@ flows_activate_pending(struct xdp_flow_table *t, uint64_t drained,
     OVS_REQUIRES(t->mutex)
 {
     struct xdp_flow *flow;
+    bool overtakes = false;
 
     LIST_FOR_EACH_SAFE (flow, pending_node, &t->pending) {
-        if (flow->pending > drained && now < flow->deadline) {
-            break;
+        if (flow->pending > drained) {
+            if (now < flow->deadline) {
+                break;
+            }
+            overtakes = true;
         }
         flow->pending = 0;
         ovs_list_remove(&flow->pending_node);
@@ -1759,6 +1931,12 @@ flows_activate_pending(struct xdp_flow_table *t, uint64_t drained,
         if (flow_activate(flow)) {
             flow_remove(t, flow);
         }
+    }
+    for (unsigned int i = 0; overtakes && i < t->prog.config.n_queues; i++) {
+        t->n_overtaken += t->n_queued[i];
+    }
+    if (ovs_list_is_empty(&t->pending)) {
+        memset(t->n_queued, 0, sizeof t->n_queued);
     }
 }
 
@@ -1793,15 +1971,16 @@ xdp_flow_table_is_pending(const struct xdp_flow_table *t)
 }
 
 /* Called by the thread that receives from a queue before it does so, when it
- * has processed all packets received before.  'empty' tells that there are
- * none left. */
+ * has processed all packets received before.  'n_left' packets are in the
+ * queue. */
 void
-xdp_flow_table_drained(struct xdp_flow_table *t, int queue_id, bool empty)
+xdp_flow_table_drained(struct xdp_flow_table *t, int queue_id, uint32_t n_left)
 {
     if (!ovs_mutex_trylock(&t->mutex)) {
         uint64_t drained = UINT64_MAX;
 
-        if (empty) {
+        t->n_queued[queue_id] = n_left;
+        if (!n_left) {
             t->drained_seq[queue_id] = t->pending_seq;
         }
         for (unsigned int i = 0; i < t->prog.config.n_queues; i++) {
@@ -1895,9 +2074,9 @@ output_refusal(struct xdp_flow_table *t, bool retry, bool known)
                      "%s.", t->name, ovs_strerror(error));
         t->output_backoff = MIN(MAX(2 * t->output_backoff, MIN_BACKOFF_MS),
                                 MAX_BACKOFF_MS);
-        t->output_retry = now + t->output_backoff;
+        t->output_retry = known ? now + t->output_backoff : NEVER;
     }
-    if (!retry && (!known || now < t->output_retry)) {
+    if (!retry && now < t->output_retry) {
         return "the device refused packets";
     }
     t->output_retry = now;
@@ -1999,7 +2178,12 @@ xdp_flow_table_get_counters(struct xdp_flow_table *t,
     dst->n_flows = t->n_placed;
     dst->n_waiting = t->n_flows - t->n_placed;
     dst->n_masks = ovs_list_size(&t->masks);
+    dst->overtaken = t->n_overtaken;
     ovs_mutex_unlock(&t->mutex);
+
+    ovs_mutex_lock(&conns_mutex);
+    dst->n_conns = conns_pool.size - conns_pool.n;
+    ovs_mutex_unlock(&conns_mutex);
 }
 
 static void

@@ -81,13 +81,16 @@ struct xdp_flow_counters {
     uint64_t n_flows;               /* In the program. */
     uint64_t n_waiting;             /* For room in it. */
     uint64_t n_masks;
+    uint64_t overtaken;             /* That were in the queues when flows did
+                                     * not wait any longer: at the most. */
+    uint64_t n_conns;               /* In the programs of all ports. */
 };
 
 struct xdp_flow_table *xdp_flow_table_create(const char *name);
 void xdp_flow_table_destroy(struct xdp_flow_table *);
 
 int xdp_flow_table_load(struct xdp_flow_table *, int n_queues,
-                        uint32_t n_entries, uint32_t n_masks);
+                        uint32_t n_entries, uint32_t n_masks, int ifindex);
 int xdp_flow_table_program_fd(const struct xdp_flow_table *);
 int xdp_flow_table_set_socket(struct xdp_flow_table *, int queue_id, int fd);
 int xdp_flow_table_attach(struct xdp_flow_table *, int ifindex,
@@ -99,7 +102,8 @@ bool xdp_flow_table_update_output(struct xdp_flow_table *, int ifindex,
                                   int mtu, bool up, bool retry,
                                   const char *refusal);
 bool xdp_flow_table_is_pending(const struct xdp_flow_table *);
-void xdp_flow_table_drained(struct xdp_flow_table *, int queue_id, bool empty);
+void xdp_flow_table_drained(struct xdp_flow_table *, int queue_id,
+                            uint32_t n_left);
 char *xdp_flow_table_status(struct xdp_flow_table *);
 const char *xdp_flow_table_output_status(struct xdp_flow_table *);
 void xdp_flow_table_get_counters(struct xdp_flow_table *,

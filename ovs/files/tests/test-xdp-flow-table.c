@@ -38,7 +38,7 @@ new_table(void)
     struct xdp_flow_table *t = xdp_flow_table_create("test");
     int error;
 
-    error = xdp_flow_table_load(t, 1, N_ENTRIES, XFT_MAX_MASKS);
+    error = xdp_flow_table_load(t, 1, N_ENTRIES, XFT_MAX_MASKS, 0);
     if (error) {
         ovs_fatal(error, "cannot load the XDP program");
     }
@@ -478,7 +478,7 @@ test_rates(void)
     struct packet p;
     int n_lost = 0;
 
-    ovs_assert(!xdp_flow_table_load(f.t, 1, 64, 2));
+    ovs_assert(!xdp_flow_table_load(f.t, 1, 64, 2, 0));
     packet_init(&p);
     match_init(&match, &p);
     memset(&action, 0, sizeof action);

@@ -23,16 +23,16 @@ Test Tags        rfc2544    slow
 
 
 *** Variables ***
-${TESTBED}          embedded
-${PATH}             ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
-${LINE_RATE}        ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
-${FORWARDERS}       ${EMPTY}    # space-separated, e.g. "ovs-afxdp xdp"; empty: those of the study
-${TESTER}           ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
-${FRAME_SIZES}      ${EMPTY}    # space-separated bytes with FCS; empty: all of section 9.1
-${PRESET}           ${EMPTY}    # rfc2544; another one has shorter times, and the report says so
-${CLAUSES}          ${EMPTY}    # space-separated, e.g. "throughput reset"; empty: all six
-${BUDGET}           ${EMPTY}    # seconds of traffic of a search at the most
-${RESUME}           ${EMPTY}    # latest, or a run: goes on with it; the variables above must be as they are here
+${TESTBED}        embedded
+${PATH}           ${EMPTY}    # through, reflect or hairpin; empty: that of the study, or of the testbed
+${LINE_RATE}      ${EMPTY}    # of the ports in bit/s, e.g. 25e9; empty: speed_mbps of the testbed file
+${FORWARDERS}     ${EMPTY}    # space-separated, e.g. "ovs-afxdp xdp"; empty: those of the study
+${TESTER}         ${EMPTY}    # xdpgen or trex, with options as trex:path=/opt/trex
+${FRAME_SIZES}    ${EMPTY}    # space-separated bytes with FCS; empty: all of section 9.1
+${PRESET}         ${EMPTY}    # rfc2544; another one has shorter times, and the report says so
+${CLAUSES}        ${EMPTY}    # space-separated, e.g. "throughput reset"; empty: all six
+${BUDGET}         ${EMPTY}    # seconds of traffic of a search at the most
+${RESUME}         ${EMPTY}    # latest, or a run: goes on with it; the variables above must be as they are here
 
 
 *** Test Cases ***

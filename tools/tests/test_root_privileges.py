@@ -101,6 +101,22 @@ def xdpfwd(netns: str, capabilities: set[str]) -> bool:
     return ready
 
 
+def xdpends(netns: str, capabilities: set[str]) -> bool:
+    """It counts the runs of a program that is there."""
+    forwarder = ["ip", "netns", "exec", netns, str(bpf_program("xdpfwd")), "--if0=p0", "--if1=p1", "--mode=native"]
+    argv = limited(netns, capabilities, str(bpf_program("xdpends")), "p0")
+    with subprocess.Popen(forwarder, stdout=subprocess.PIPE) as forwards:
+        assert forwards.stdout
+        assert forwards.stdout.readline()
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            assert process.stdout
+            ready = process.stdout.readline()
+            process.terminate()
+            said = process.stdout.read()
+        forwards.terminate()
+    return bool(ready) and json.loads(said)["ports"][0]["runs"] is not None
+
+
 def xsk_sockets(netns: str, capabilities: set[str]) -> bool:
     with subprocess.Popen(["sleep", "20"]) as other:
         argv = limited(netns, capabilities, *_AGENT, f"xsk.sockets_of({other.pid})")
@@ -124,6 +140,7 @@ PROGRAMS: dict[str, Callable[[str, set[str]], bool]] = {
     "xdpgen (AF_XDP sender)": xdpgen("xsk", False),
     "xdpgen with ports": xdpgen("live", True),
     "xdpfwd": xdpfwd,
+    "xdpends": xdpends,
     "xsk.py": xsk_sockets,
     "netlink.py": netlink,
     "cable_probe.py": cable_probe,

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from lab.command import inline
 from lab.linux import git, linux_tree
 from lab.records import point, run_record, trial
@@ -794,6 +795,28 @@ def test_each_command_of_the_page_for_kernels(
         for words in its:
             done = inline(capsys, *words)
             assert done.code == 0, (words, done.err)
+
+
+def test_the_workflow_of_docs_ci_md_without_root(
+    guests: Guests, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (project_root() / "docs" / "ci.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (workflow,) = [each for each in map(yaml.safe_load, blocks) if each.get("name") == "cost"]
+    steps = [step["run"] for step in workflow["jobs"]["cost"]["steps"] if "run" in step]
+    (where,) = [found for each in steps for found in re.findall(r"\$\(xdplab (where \w+)\)", each)]
+    assert Path(inline(capsys, *where.split()).out.strip()).is_file()
+    (words,) = [shlex.split(each)[1:] for each in steps if each.startswith("xdplab ")]
+    for name in ("old.bpf.o", "new.bpf.o"):
+        assert any(name in each and each.startswith("make ") for each in steps)
+        Path(name).touch()
+    usual = Cost({"veth:veth_poll": 1200.0}, 1200.0)
+    guests.costs = defaultdict(lambda: lambda seed: usual, tester=lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0))
+    done = inline(capsys, *words)
+    assert done.code == 0, done.err
+    assert Path("summary.md").read_text(encoding="utf-8").startswith("**xdplab gate: pass")
+    assert Path("gate.ktap").read_text(encoding="utf-8").startswith("KTAP version 1")
 
 
 def test_an_interruption_begins_no_other_guest(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:

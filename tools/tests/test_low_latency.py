@@ -67,6 +67,10 @@ class Host(Machine):
     def xdp(self, ifname: str) -> None:
         """No program is attached."""
 
+    def read_port(self, ifname: str) -> dict[str, Any]:
+        """Of what a tester may change: nothing."""
+        return {"mac": "02:00:00:00:00:01", "mtu": 1500}
+
     @property
     def irqs(self) -> list[str]:
         """CPUs of both interrupts."""

@@ -19,7 +19,7 @@ from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.dpdk.vdev import VdevOptions
 from xdplab.hosts import Host
 from xdplab.knobs import KnobContext, make_knob
-from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, Unsupported, XdplabError, plugins
+from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, TrafficSpec, Unsupported, XdplabError, plugins
 from xdplab.runner import refusals
 from xdplab.runner.settings import OF_DRIVER, Settings
 from xdplab.testbed import Port, TestbedLock, cards
@@ -253,7 +253,7 @@ def test_settings_of_the_kernels_driver_and_methods_at_interfaces_are_refused() 
     settings: Any = SimpleNamespace(unsupported=lambda: None)
 
     def reason(**knobs: Any) -> str | None:
-        point: Any = SimpleNamespace(knobs=knobs)
+        point: Any = SimpleNamespace(knobs=knobs, traffic=TrafficSpec())
         where = dut(two())
         return refusals.refusal(point, cast(Any, method), forwarder, settings, where, where.ports[0])
 

@@ -45,7 +45,7 @@ def test_arguments_are_a_list_and_stay_one() -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["app", "{port_c}"], r"\{port_c\}: there is only \{port_a\}, \{port_b\}, \{cpu\}, \{folder\}"),
+        (["app", "{port_c}"], r"\{port_c\}: there is only \{port_a\}, \{port_b\}, \{mac_a\}, "),
         (["{folder}/app"], "its first word is the program"),
         ([], "argv"),
     ],

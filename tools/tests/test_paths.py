@@ -79,7 +79,8 @@ def test_one_cable_is_enough_for_hairpin_alone() -> None:
     [
         (
             ("a0", "b0", "b1"),
-            "a0 and b0 are needed, b1 with c0 or neither, d0 with d1 or neither; there are a0, b0, b1",
+            "a0 and b0 are needed, b1 with c0 or neither, d0 with d1 or neither; or a0 and c0 without b0 and b1, "
+            "for forwarder external; there are a0, b0, b1",
         ),
         (("b0", "b1", "c0"), "a0 and b0 are needed"),
         (("a0", "b0", "d0"), "d0 with d1 or neither"),

@@ -85,7 +85,8 @@ class Card(card.Machine):
         self.write(f"/sys/class/net/{self.ifname}/mtu", str(was["mtu"]))
         self.flags_set = {"up": was["up"], "promisc": was["promiscuous"]}
         self.features = {name: "on" if state else "off" for name, state in was["offloads"].items()}
-        self._set_channels(str(was["channels"]["combined"]))
+        if "channels" in was:  # `restore` leaves them out where somebody has set something since
+            self._set_channels(str(was["channels"]["combined"]))
         if "disable_ipv6" in was:
             self.write(IPV6.format(self.ifname), was["disable_ipv6"])
 
@@ -207,6 +208,8 @@ class Played(Host):
         if argv == ["ip", "-json", "-details", "address", "show"]:
             shown = [link for each in self.cards.values() for link in json.loads(each.ip(argv))]
             return Finished(0, json.dumps(shown), "")
+        if argv[:2] == ["find", "/dev/shm"]:
+            return Finished(0, "", "")
         here = next((each for name, each in self.cards.items() if name in argv), None)
         if here is None or argv[0] not in ("ip", "ethtool"):
             return Finished(1, "", f"{argv[0]}: not here")

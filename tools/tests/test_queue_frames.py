@@ -91,9 +91,16 @@ def proven(b0: Host, send: Any, a0: Host, **forwarder: Any) -> str:
     hosts: dict[str, Any] = {"a0": a0, "b0": b0}
     first, port = (Port(role, host, "p0", f"02:00:00:00:00:0{role[1]}", 1500) for role, host in hosts.items())
     last = Port("c0", a0, "TRex port 0", "", 1500, trex=0)  # type: ignore[arg-type]
-    given: Any = {"name": "mine", "silent_s": 0.0, "crashed": lambda: None, "pids": lambda: (), **forwarder}
+    given: Any = {
+        "name": "mine",
+        "one_way": False,
+        "silent_s": 0.0,
+        "crashed": lambda: None,
+        "pids": lambda: (),
+        **forwarder,
+    }
     at: Any = SimpleNamespace(path=Way.THROUGH, pipeline=Pipeline(), traffic=SimpleNamespace(smallest=64, headers={}))
-    dut: Any = SimpleNamespace(host=b0, ports=(port,), rundir=Path("/nowhere"))
+    dut: Any = SimpleNamespace(host=b0, ports=(port,), rundir=Path("/nowhere"), queues=2)
     with pytest.raises(PointFailed) as failed:
         prove_path(at, SimpleNamespace(**given), send, dut=dut, tester=TesterPorts(first, last), lasting=False)
     return str(failed.value)
@@ -117,7 +124,8 @@ def test_frames_that_come_to_a_queue_without_a_socket_are_found_there(b0: Host) 
     said = proven(b0, send, a0)
     assert said == (
         "mine: no frame came through forward within 0 s; of 200 frames A→C, 200 arrived at queue 3 of b0, "
-        "and its AF_XDP sockets are at queue 0, 1, 200 met no XDP program at b0 and ended in B's own stack"
+        "and its AF_XDP sockets are at queue 0, 1 (queues: 2 in the testbed file), "
+        "200 met no XDP program at b0 and ended in B's own stack"
     )
     (stream_of_last,) = trials[-1].streams
     assert (stream_of_last.count, stream_of_last.direction) == (200, "forward")
@@ -135,6 +143,18 @@ def test_what_a_port_drops_is_said_where_nothing_else_is_known(b0: Host) -> None
         "mine: no frame came through forward or backward within 0 s; "
         "of 200 frames A→C, 0 arrived at b0, a0 sent 200, b0 counted rx_queue_0_drops 190"
     )
+
+
+def test_frames_of_a_warmup_are_among_those_that_hops_count(b0: Host) -> None:
+    a0 = Host()
+
+    def send(spec: Any) -> Any:
+        a0.sent += 360
+        b0.received += 360
+        sent = result(*(stream([], sent=200, direction=each.direction) for each in spec.streams))
+        return sent.model_copy(update={"detail": {"warmup": {"sent": 160, "received": 0}}})
+
+    assert "of 360 frames A→C, 360 met no XDP program at b0" in proven(b0, send, a0)
 
 
 def test_a_forwarder_that_ended_is_the_reason_and_nobody_looks_further(b0: Host) -> None:

@@ -20,6 +20,7 @@ ELSEWHERE = {
     "docs/ci.md": "test_gate.py",
     "docs/cost.md": "test_cost.py",
     "docs/install.md": "test_wheel.py",
+    "docs/kernels.md": "test_cost.py",
     "docs/own-programs.md": "test_root_own_programs.py",
 }
 

@@ -20,7 +20,7 @@ class Session(PointSession):
         self.started = 0
         self._forwarder = SimpleNamespace(stop=stop)  # type: ignore[assignment]
         self._tester = SimpleNamespace(run=run, simulated=False)  # type: ignore[assignment]
-        self._dut = SimpleNamespace(host=SimpleNamespace(remove_folder=lambda _: None), rundir=None)  # type: ignore[assignment]
+        self._dut = SimpleNamespace(host=SimpleNamespace(remove_folder=lambda _: None), rundir=None, ports=())  # type: ignore[assignment]
 
     def _wait_for_queues(self) -> None: ...
 

@@ -53,8 +53,9 @@ def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
 
 def test_all_forwarders_of_the_project_are_tried_here() -> None:
     optional = {name for name in plugins.names("xdplab.forwarders") if name.startswith("vpp-")}  # test_root_vpp.py
-    # test_root_functions.py, test_root_micro.py, test_root_pipelines.py, test_root_own_programs.py, test_veth_pair.py
-    of_methods = {"nf", "xdpsock", "linux-router", "command", "veth-pair"}
+    # test_root_functions.py, test_root_micro.py, test_root_pipelines.py, test_root_own_programs.py, test_veth_pair.py,
+    # test_external.py
+    of_methods = {"nf", "xdpsock", "linux-router", "command", "veth-pair", "external"}
     assert {title.split(":")[0] for title in (*MODES, *UNSUPPORTED)} == set(plugins.names("xdplab.forwarders")) - {
         "fake"
     } - optional - of_methods

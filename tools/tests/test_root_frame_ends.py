@@ -120,7 +120,10 @@ _OF_APPLICATIONS = {
     "idle": f"{_IN_SOCKETS}, b1 sent 0{_LIKEWISE}",
     "unkicked": f"{_IN_SOCKETS}, b1 sent 0{_LIKEWISE}",
     "returned": f"{_IN_SOCKETS}, b1 sent 0, {_BACK}{_LIKEWISE}",
-    "outside": f"{_IN_SOCKETS}, AF_XDP socket 2 of 2 counted tx_invalid_descs {{n}}, b1 sent 0{_LIKEWISE}",
+    "outside": (
+        rf"{_IN_SOCKETS}, AF_XDP socket 2 of 2 counted tx_invalid_descs {{n}} "
+        rf"\(the TX ring held addresses outside .*\), b1 sent 0{_LIKEWISE}"
+    ),
     "elsewhere": (
         "{n} arrived at queue 0 of b0, and its AF_XDP sockets are at queue 1, "
         f"{{n}} got XDP_PASS at b0 {_STACK}{_LIKEWISE}"

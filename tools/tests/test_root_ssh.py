@@ -150,7 +150,11 @@ def test_ports_with_more_queues_than_the_forwarder_has_get_as_many_for_the_run(b
         (row,) = bench.rows()
         assert row["status"] == "failed"
         assert "no frame came through forward or backward" in row["reason"]
-        assert re.search(r"b0 received \d+ \(queue 1: \d+; queues: 1 in the testbed file\)", row["reason"])
+        assert re.search(
+            r"; of (\d+) frames A→C, \1 arrived at queue 1 of b0, and its AF_XDP sockets are at queue 0 "
+            r"\(queues: 1 in the testbed file\), \1 got XDP_PASS at b0 and ended in B's own stack",
+            row["reason"],
+        ), row["reason"]
         bench.lab.testbed.write_text(yaml.safe_dump(spec), encoding="utf-8")
         done = bench.run(**study)
         assert done.code == 0, done.err

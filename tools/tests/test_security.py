@@ -37,7 +37,7 @@ def test_each_test_that_the_page_names_is_there() -> None:
 def test_each_threat_has_a_test_or_says_that_there_is_none() -> None:
     threats = PAGE.partition("## Threats")[2].partition("\n## ")[0].split("\n\n")
     bare = [each.split("**")[1] for each in threats if each.startswith("**") and "[`test_" not in each]
-    assert bare == ["Somebody on the network.", "A controller that dies, or a cable that is pulled."]
+    assert bare == ["A controller that dies, or a cable that is pulled."]
 
 
 def test_a_connection_takes_known_keys_only_and_nothing_of_the_users_ssh_config(

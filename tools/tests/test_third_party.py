@@ -74,7 +74,7 @@ def test_foreign_names_are_listed_and_their_options_checked(
     tmp_path: Path, acme: tuple[Path, dict[str, str]], cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(acme[0])
-    cli("run", studies.study_file(tmp_path, forwarders="acme")).refused("there are acme-switch, command, fake")
+    cli("run", studies.study_file(tmp_path, forwarders="acme")).refused("there are acme-switch, command, external")
     wrong = studies.study_file(tmp_path, forwarders="acme-switch:burst=many")
     cli("run", wrong).refused("forwarder acme-switch: burst: ", "'many'")
 

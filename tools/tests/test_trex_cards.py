@@ -185,8 +185,9 @@ def dut(testbed: HostsTestbed, kind: str = "cross") -> Dut:
 def test_what_needs_interfaces_of_a_and_c_is_refused(testbed: HostsTestbed) -> None:
     testbed.up()
     forwarder: Any = SimpleNamespace(
-        name="f", own_links=(), pipelines=("cross", "nat"), takes_ports=False, unsupported=lambda dut: None
-    )
+        name="f", own_links=(), pipelines=("cross", "nat"), takes_ports=False, unsupported=lambda dut: None,
+        external=False, one_buffer=lambda: None,
+    )  # fmt: skip
     settings: Any = SimpleNamespace(unsupported=lambda: None)
 
     def reason(kind: str, at_interfaces: bool) -> str | None:

@@ -23,7 +23,7 @@ STREAMS = Path(__file__).parents[2] / "trex" / "profiles" / "streams.py"
 
 
 def ports(rules: int = 3) -> TesterPorts:
-    end: Any = SimpleNamespace(mac="02:00:00:00:00:01", address="")
+    end: Any = SimpleNamespace(mac="02:00:00:00:00:01", address="", host=None, in_kernel=False)
     met = RuleAddresses("source", rules, "10.0.4.0", 1024)
     return TesterPorts(end, end, rules=(met, met))
 

@@ -14,7 +14,7 @@ from xdplab.analysis.run import Run
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.kernel.veth_pair import VethPair
 from xdplab.methods.applications.ends import Ends
-from xdplab.model import ForwarderSpec, Path as FramePath, Pipeline, PointFailed, TestbedSpec, TrialRecord
+from xdplab.model import ForwarderSpec, Path as FramePath, Pipeline, PointFailed, TestbedSpec, TrafficSpec, TrialRecord
 from xdplab.runner import refusals
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.testbed import Port
@@ -59,7 +59,7 @@ def test_a_and_c_have_the_direct_link_and_b_has_no_port(monkeypatch: pytest.Monk
 def test_what_only_a_forwarder_has_is_refused(
     own_ends: bool, pipeline: Pipeline, knobs: dict[str, Any], lasting: bool, said: str | None
 ) -> None:
-    asked: Any = SimpleNamespace(knobs=knobs, pipeline=pipeline)
+    asked: Any = SimpleNamespace(knobs=knobs, pipeline=pipeline, traffic=TrafficSpec())
     method: Any = SimpleNamespace(name="m", own_ends=own_ends, at_interfaces=True, unsupported=lambda *_: None)
     settings: Any = SimpleNamespace(unsupported=lambda: None)
     there = dut(port("d0", 2, 3, lasting=lasting), port("d1", 3, 2, lasting=lasting))

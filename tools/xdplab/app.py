@@ -21,6 +21,7 @@ from xdplab.model import (
     Missing,
     Model,
     NothingMeasurable,
+    NotThere,
     RunRecord,
     StudySpec,
     TestbedSpec,
@@ -176,12 +177,18 @@ def _options(plan: Plan, testers: Iterable[Tester]) -> Iterator[tuple[str, Model
 
 
 def survey(prepared: Prepared, listener: Listener) -> dict[str, str] | str:
-    """Point -> why it cannot be measured here; or, as text, why the testbed cannot be asked."""
+    """Point -> why it cannot be measured here; or, as text, why the testbed cannot be asked.
+
+    Raises:
+        NotThere: what the study or the environment names is not there.
+    """
     try:
         require_root(prepared.testbed)
         testbed, nowhere = _open(prepared), RunFolder(Path(os.devnull))
         job = Job("survey", prepared.study, prepared.plan, testbed, prepared.testers, nowhere, listener)
         return StudyRun(job).survey()
+    except NotThere:
+        raise
     except InputError as exc:
         return str(exc)
 

@@ -43,6 +43,8 @@ class Dut:
     pipeline: Pipeline = CROSS
     #: Containers on `host` that frames can pass.
     pods: tuple[NetnsHost, ...] = ()
+    #: Of each port, by the testbed file.
+    queues: int = 1
 
     @property
     def hairpin(self) -> bool:

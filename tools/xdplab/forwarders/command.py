@@ -13,7 +13,7 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import InstanceForwarder, Process
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import thread_ids
-from xdplab.model import InputError, Model, NamesProgram
+from xdplab.model import Model, NamesProgram, NotThere
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 #: What stands for what in an argument: the second port is the first one on path `hairpin`.
@@ -78,7 +78,7 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
     def unsupported(self, dut: Dut) -> str | None:
         """Raises InputError where the program is not there."""
         if dut.host.run(["which", "--", self._program], check=False).returncode:
-            raise InputError(f"command: argv={self._program}: no such program on {dut.host.name}: correct it")
+            raise NotThere(f"command: argv={self._program}: no such program on {dut.host.name}: correct it")
         return None
 
     def in_words(self) -> tuple[str, frozenset[str]]:

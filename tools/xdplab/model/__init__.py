@@ -23,6 +23,7 @@ from xdplab.model.errors import (
     Missing as Missing,
     MissingProgram as MissingProgram,
     NothingMeasurable as NothingMeasurable,
+    NotThere as NotThere,
     PointFailed as PointFailed,
     Unsupported as Unsupported,
     XdplabError as XdplabError,

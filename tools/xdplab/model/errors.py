@@ -21,6 +21,10 @@ class DoesNotCompile(InputError):
     """Source that a build option names is there, and cannot be compiled."""
 
 
+class NotThere(InputError):
+    """What a study or the environment names, a program or its file, is not where it says."""
+
+
 class MissingProgram(XdplabError):
     """A program that is called is not on this machine."""
 

@@ -233,8 +233,8 @@ def _sent(
     sockets = zip(before.sockets, after.sockets, strict=False)
     return _Way(
         path,
-        sum(each.sent for each in results),
-        sum(each.received for each in results),
+        sum(each.sent + _of_warmup(each, "sent") for each in results),
+        sum(each.received + _of_warmup(each, "received") for each in results),
         forwarder,
         dut,
         links=added(before.links, after.links),
@@ -246,6 +246,11 @@ def _sent(
         counted=added(before.lost, after.lost),
         ends=ends,
     )
+
+
+def _of_warmup(result: TrialResult, what: str) -> int:
+    """Frames before the trial, which hops count too: a card's link may come up only meanwhile."""
+    return int(result.detail.get("warmup", {}).get(what, 0))
 
 
 def _story(way: _Way) -> list[str]:
@@ -279,7 +284,8 @@ def _elsewhere(way: _Way) -> Iterator[str]:
     missed = {queue: count for queue, count in queues.items() if served and queue not in served}
     if served and way.many(sum(missed.values())):
         on = ", ".join(f"{count:,} arrived at queue {queue}" for queue, count in sorted(missed.items()))
-        yield f"{on} of {port.role}, and its AF_XDP sockets are at queue {', '.join(map(str, served))}"
+        by_file = f" (queues: {way.dut.queues} in the testbed file)" if max(missed) >= way.dut.queues else ""
+        yield f"{on} of {port.role}, and its AF_XDP sockets are at queue {', '.join(map(str, served))}{by_file}"
 
 
 def _at_the_program(way: _Way) -> Iterator[str]:

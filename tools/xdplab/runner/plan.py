@@ -105,15 +105,14 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         raise InputError(
             f"study {study.name}: path: {beyond} needs b1 and c0, and {testbed.name} has one cable; give path: hairpin"
         )
-    for point in points:
-        _check_device(testbed, method.forwarder(point))
-        _check_ways(point, method.forwarder(point))
     fake = testbed.kind == "fake"
     by_name = dict(zip(study.all_testers, testers, strict=True))
     for tester in testers:
         _check_reality(testbed, f"tester {tester.name}", tester.simulated, fake)
     for point in points:
         forwarder = method.forwarder(point)
+        _check_device(testbed, forwarder)
+        _check_ways(point, forwarder)
         _check_reality(testbed, f"forwarder {forwarder.name}", forwarder.simulated, fake)
         tester = by_name[point.tester or study.all_testers[0]]
         _check_frame(point, method, testbed, tester)

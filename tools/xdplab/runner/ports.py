@@ -31,6 +31,7 @@ def dut_of(testbed: Testbed, point: Point, layout: CpuLayout) -> Dut:
         peers=in_its_place(point.pipeline, peers) or _direct_ports(testbed),
         pipeline=point.pipeline,
         pods=testbed.pods,
+        queues=testbed.spec.queues,
     )
 
 

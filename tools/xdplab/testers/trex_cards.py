@@ -53,7 +53,7 @@ def address(testbed: Testbed) -> str:
 
 
 def filter_rules(client: str) -> str:
-    """For `nft -i`: a table that goes with the process that has made it (`flags owner`, Linux 5.12).
+    """For `nft -i`: a table that goes with the process that has made it (`flags owner`).
 
     `client`: the address from which this machine reaches the host.
     """

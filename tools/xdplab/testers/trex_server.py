@@ -22,7 +22,7 @@ from xdplab.hosts import Host, Running
 from xdplab.hosts.complaints import last_words
 from xdplab.hosts.kernel import text_of, thread_ids
 from xdplab.hosts.waiting import how_it_ended, stopped, wait_until
-from xdplab.model import CpuLayout, InputError, PointFailed, Unsupported
+from xdplab.model import CpuLayout, NotThere, PointFailed, Unsupported
 from xdplab.testbed import Port
 from xdplab.tools import project_root
 
@@ -66,7 +66,7 @@ def find(setting: str = "") -> Installation | None:
     if not named:
         return None
     by = "tester trex: path" if setting else "XDPLAB_TREX"
-    raise InputError(f"{by}={named}: no TRex release there: t-rex-64 and its client library are missing")
+    raise NotThere(f"{by}={named}: no TRex release there: t-rex-64 and its client library are missing")
 
 
 def choose_cpus(layout: CpuLayout, mode: Mode) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from xdplab.forwarders.pods import ON_VETH, Pods, hops
 from xdplab.forwarders.process import EventProcess, InstanceForwarder, by_hash
 from xdplab.hosts import Host, Running
 from xdplab.hosts.bpf import built, why_not_built
-from xdplab.model import InputError, Model, NamesProgram, do_each
+from xdplab.model import Model, NamesProgram, NotThere, do_each
 
 
 class XdpOptions(Model):
@@ -80,7 +80,7 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
         """The program must be built, and that of the user be there, else it raises InputError."""
         own = self.options.object
         if own and not Path(own).is_file():
-            raise InputError(f"xdp: object={own}: there is no such file; `clang -O2 -g -target bpf -c` makes one")
+            raise NotThere(f"xdp: object={own}: there is no such file; `clang -O2 -g -target bpf -c` makes one")
         return why_not_built("xdpfwd") or Pods(dut).missing()
 
     def in_words(self) -> tuple[str, frozenset[str]]:

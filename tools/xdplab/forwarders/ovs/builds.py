@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from xdplab.hosts import Host, SshHost, how_to_install
-from xdplab.model import DoesNotCompile, InputError, XdplabError
+from xdplab.model import DoesNotCompile, InputError, NotThere, XdplabError
 from xdplab.tools import cache_folder, checkout, project_root, provision_command
 
 STOCK = "stock"
@@ -154,7 +154,7 @@ def missing(host: Host, build: Build, package: str) -> str | None:
             return f"OVS build {build.name!r}: source is compiled here; on {host.name} give a prefix or a folder"
         return f"OVS build {build.name!r}: not compiled yet; a run does that first, or `{how_to_make(build.name)}`"
     if build.name not in _CACHED:
-        raise InputError(f"OVS build {build.name!r}: {host.name} has no {absent}; `{_PROGRAM}` makes such a folder")
+        raise NotThere(f"OVS build {build.name!r}: {host.name} has no {absent}; `{_PROGRAM}` makes such a folder")
     if isinstance(host, SshHost):
         how = f"`{how_to_send(build.name)}` makes it here and sends it"
     else:

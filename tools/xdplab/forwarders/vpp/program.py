@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from xdplab.hosts import Host, SshHost
-from xdplab.model import InputError
+from xdplab.model import InputError, NotThere
 from xdplab.tools import project_root
 
 #: The oldest version whose API and plugins these forwarders know.
@@ -32,7 +32,7 @@ def find_vpp(host: Host, option: str, package: str) -> tuple[str | None, str]:
             return done.stdout.strip(), ""
     if named:
         by = f"option vpp={named}" if option else f"XDPLAB_VPP={named}"
-        raise InputError(f"{by}: {host.name} has no such program, and no bin/vpp in such a folder: correct it")
+        raise NotThere(f"{by}: {host.name} has no such program, and no bin/vpp in such a folder: correct it")
     return None, (
         f"VPP is optional and not installed: no program on PATH; install FD.io's Debian packages vpp and {package} "
         f"({OLDEST[0]}.{OLDEST[1]:02} or later), or name the program or its prefix by vpp=PATH or XDPLAB_VPP"

@@ -34,7 +34,7 @@ TIMEOUT_S = 30
 TIMED = {
     "test_drain.py",
     "test_flow_figures.py",
-    "test_large_frames.py",
+    "test_frames_of_9018_bytes.py",
     "test_ovsprobe.py",
     "test_ping_batches.py",
     "test_preempted.py",

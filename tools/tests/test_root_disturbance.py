@@ -53,7 +53,7 @@ def test_the_receive_half_of_a_bridge_stalls_the_sender_and_is_not_the_machine(l
 
 
 def test_a_busy_loop_on_the_senders_core_is_the_machine(lab: Lab) -> None:
-    """How long it takes depends on how busy the sender would be, which other tests decide, too; whose it is does not."""
+    """How much depends on how busy the sender would be, which other tests decide, too; whose it is does not."""
     with busy_loop(0):
         found = seen(lab)
     assert sum(whole > 0.15 and machine > 0.9 * whole for whole, machine, _ in found) >= 4, found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program complained of is told from what it always writes, and what to do is said where it is known."""
+"""A program's error message is found among the lines that it always writes; a known one comes with advice."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def test_a_complaint_is_found_among_them(line: str, said: str) -> None:
     assert last_words([*WELL, line, "bye"]) == said
 
 
-def test_of_a_program_that_complains_of_nothing_the_last_lines_are_told() -> None:
+def test_without_an_error_message_the_last_lines_are_reported() -> None:
     assert last_words(["one", "two", "", "three"]) == "two | three"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the user's for `xdplab cost`. A tree stands for Linux's source, which takes ten minutes to build."""
+"""The user's own kernels for `xdplab cost`; in place of Linux's source there is a small tree (lab/linux.py)."""
 
 import json
 import subprocess

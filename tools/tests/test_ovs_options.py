@@ -261,7 +261,7 @@ OFPST_TABLE reply (OF1.5) (xid=0x2):
 """
 
 
-def test_frames_that_rules_drop_and_tables_have_no_rule_for_are_told_by_rule_and_table() -> None:
+def test_dropped_frames_are_reported_by_rule_and_unmatched_ones_by_table() -> None:
     assert readback.rules_without_output(_FLOWS) == {"rule 'priority=5,udp,tp_dst=9' of table 0, which drops:": 3}
     missed = readback.misses(_TABLES)
     assert {name: count for name, count in missed.items() if count} == {

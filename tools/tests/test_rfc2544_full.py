@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RFC 2544 in its own times, with limits lowered: hours told, resumed after any end, deviations listed, a sheet."""
+"""The RFC's own durations, shortened: the time is announced, a run is resumed, the report lists deviations, a PDF."""
 
 import hashlib
 import re

@@ -200,7 +200,7 @@ def _built(name: str, source: _Source, say: Callable[[str], None]) -> Path:
         log = work / "log"
         log.write_bytes(b"")
         make = ["make", "-C", str(tree), f"O={objects}", f"-j{len(os.sched_getaffinity(0))}"]
-        began = "" if (objects / "vmlinux").exists() else "; the first time takes some ten minutes on two cores"
+        began = "" if (objects / "vmlinux").exists() else "; the first build compiles some 1,500 files"
         say(f"building {name} with {CONFIG.name}{began}; log: {log}")
         _make(name, [*make, f"KCONFIG_ALLCONFIG={CONFIG}", "allnoconfig"], log)
         gaps = lost(CONFIG, objects / ".config")
@@ -226,10 +226,12 @@ def lost(wanted: Path, config: Path) -> list[str]:
 
 
 def _checked_out(source: _Source, tree: Path) -> Path:
-    """The commit in a work tree of ours: files that it shares with the last one keep their times."""
+    """The commit in a clone of ours, which has the user's objects: files of the commit before keep their times."""
     if not (tree / ".git").exists():
-        _git(source.tree, "worktree", "prune")
-        _git(source.tree, "worktree", "add", "--detach", "--force", str(tree), source.ref)
+        _run(
+            ["git", "clone", "--quiet", "--shared", "--no-checkout", str(source.tree), str(tree)],
+            f"clone of {source.tree}",
+        )
     _git(tree, "checkout", "--quiet", "--force", "--detach", source.ref)
     return tree
 

@@ -7,27 +7,9 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "ends.h"
+#include "net_device.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-#define KERNEL __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} KERNEL possible_net_t;
-
-struct net_device {
-	int ifindex;
-	possible_net_t nd_net;
-} KERNEL;
 
 struct sk_buff {
 	struct net_device *dev;

@@ -6,30 +6,12 @@
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include "net_device.bpf.h"
 #include "tx_drops.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define LOOPBACK_IFINDEX 1
-
-#define KERNEL __attribute__((preserve_access_index))
-
-struct ns_common {
-	unsigned int inum;
-} KERNEL;
-
-struct net {
-	struct ns_common ns;
-} KERNEL;
-
-typedef struct {
-	struct net *net;
-} KERNEL possible_net_t;
-
-struct net_device {
-	int ifindex;
-	possible_net_t nd_net;
-} KERNEL;
 
 struct tx_watch tx_watch SEC(".data.tx_watch");
 

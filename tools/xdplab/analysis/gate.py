@@ -5,7 +5,6 @@ import math
 from typing import Any, Literal
 
 from xdplab.analysis.compare import compare_points, hindrance_of, loss_difference
-from xdplab.analysis.doubts import REPORTED_LOSS
 from xdplab.analysis.run import Run
 from xdplab.measure import Method
 from xdplab.measure.comparison import Comparison
@@ -13,6 +12,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model
 from xdplab.model.digits import percent
+from xdplab.model.trial import REPORTED_LOSS
 from xdplab.stats.interval import CONFIDENCE, Difference
 
 BASE, NEW = "base", "new"

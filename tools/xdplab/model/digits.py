@@ -38,7 +38,7 @@ _UNLIKE = 2
 
 
 def loss_over(ratio: float | None, rounds: Sequence[float]) -> str:
-    """The same with the range of rounds that differ widely: `4.1 % (0 to 12.4 %)`: the machine was away."""
+    """The same with the range of rounds that differ by more than a factor of two: `4.1 % (0 to 12.4 %)`."""
     low, high = min(rounds, default=0.0), max(rounds, default=0.0)
     if not ratio or high <= _UNLIKE * low or len(rounds) < 2:
         return loss(ratio)

@@ -13,6 +13,8 @@ from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram, histogram_of
 
 Purpose = Literal["measure", "search", "figures", "end"]
+#: Share of the frames from which on a loss is said next to a latency, and where they were lost is asked.
+REPORTED_LOSS = 0.001
 
 
 class StreamSpec(FlowSpec):

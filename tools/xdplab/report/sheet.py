@@ -14,7 +14,7 @@ from xdplab.analysis.run import Run
 from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Path as Way, RunRecord, XdplabError
-from xdplab.model.digits import loss, significant
+from xdplab.model.digits import significant
 from xdplab.model.extras import need
 from xdplab.report.page import templates
 from xdplab.report.place import Place
@@ -139,7 +139,7 @@ def _row(point: PointSummary, figures: Sequence[Figure]) -> dict[str, Any]:
         "size": point.size,
         "settings": ", ".join(point.settings),
         "cells": [_cell(point, each) for each in figures],
-        "loss": "–" if point.loss_ratio is None else loss(point.loss_ratio),
+        "loss": point.loss_text,
         "repetitions": point.repetitions,
         "status": point.status,
     }

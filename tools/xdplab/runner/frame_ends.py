@@ -22,8 +22,6 @@ from xdplab.testbed import Port, TesterPorts
 
 #: What a failed proof sends in each direction.
 FRAMES, FRAMES_PPS = 200, 2000
-#: Share of a trial's frames from which on it is asked where they were lost.
-REPORTED_LOSS = 0.001
 #: How often, where the tester left out half of them because its CPU was taken away.
 _TRIES = 3
 #: Share of the missing frames from which on a count belongs to the cause.

@@ -11,12 +11,13 @@ from typing import Any
 from xdplab.forwarders import Forwarder
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import detach_xdp, is_veth
+from xdplab.hosts.queue_frames import driver_counters
 from xdplab.model import CpuLayout, Point, StreamSpec, TrialResult, TrialSpec, XdplabError, do_each
 from xdplab.runner.ports import dut_of
 from xdplab.testbed import Testbed
 
 #: What veth counts of frames that it is given by XDP redirect, or that its program sends back (veth.c).
-_BY_XDP = re.compile(r"^ *(?:tx_queue_\d+_xdp_xmit(?:_errors)?|rx_queue_\d+_xdp_tx(?:_errors)?): (\d+)$", re.MULTILINE)
+_BY_XDP = re.compile(r"tx_queue_\d+_xdp_xmit(_errors)?|rx_queue_\d+_xdp_tx(_errors)?")
 _TRIAL = TrialSpec(streams=(StreamSpec(kind="load", pps=1000, frame_bytes=64),), duration_s=0.05, drain_s=0.05)
 
 
@@ -60,4 +61,4 @@ def _until_through(forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialR
 
 
 def _by_xdp(host: Host, ifname: str) -> int:
-    return sum(map(int, _BY_XDP.findall(host.run(["ethtool", "-S", ifname], check=False).stdout)))
+    return sum(count for name, count in driver_counters(host, ifname).items() if _BY_XDP.fullmatch(name))

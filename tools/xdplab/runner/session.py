@@ -38,11 +38,11 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
-from xdplab.model.trial import Purpose
+from xdplab.model.trial import REPORTED_LOSS, Purpose
 from xdplab.runner.counters import added
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import between, snapshot, taken_away
-from xdplab.runner.frame_ends import REPORTED_LOSS, sockets_lost, where_frames_end
+from xdplab.runner.frame_ends import sockets_lost, where_frames_end
 from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.plan import Repetition
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configurations that lost frames: a setting that loses the slow ones is no faster for it."""
 
-from xdplab.analysis.doubts import REPORTED_LOSS
 from xdplab.analysis.sweep.table import Configuration, Table
 from xdplab.model.digits import percent
+from xdplab.model.trial import REPORTED_LOSS
 
 #: Of all configurations together: one that lost more frames than the default by chance is one of them.
 _CHANCE = 0.01

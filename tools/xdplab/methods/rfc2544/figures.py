@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.analysis.doubts import REPORTED_LOSS
 from xdplab.measure.cpu import cpu_figures
 from xdplab.measure.distribution import if_enough_samples, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
@@ -28,7 +27,7 @@ from xdplab.methods.rfc2544.records import (
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
-from xdplab.model.trial import LOAD_TOLERANCE
+from xdplab.model.trial import LOAD_TOLERANCE, REPORTED_LOSS
 from xdplab.stats.interval import geometric_interval
 
 

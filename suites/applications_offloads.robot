@@ -34,7 +34,7 @@ ${REPETITIONS}    ${EMPTY}
 *** Test Cases ***    OFFLOADS
 None    none
 Checksum    checksum
-Checksum And Segmentation    checksum+segmentation
+As A Container Has Them    default
 VLAN Tag    vlan
 Receive Offload At The Switch    gro
 What Slows TCP

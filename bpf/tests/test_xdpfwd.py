@@ -133,6 +133,20 @@ def test_peer_that_takes_no_redirects(middle):
     )
 
 
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_a_program_that_passes_every_frame_leaves_it_to_the_kernel(middle, mode):
+    """What no bridge takes ends in B's stack, and nothing of it leaves at the other port."""
+    with middle.xdpfwd(*BOTH, "--pass", "--mode", mode) as process:
+        assert process.ready["action"] == "pass"
+        assert middle.attached("b0")["xdp"] and middle.attached("b1")["xdp"]
+        statistics = ["cat", "/sys/class/net/b0/statistics/rx_packets"]
+        before = int(middle.exec("b", *statistics))
+        result = xdpgen(config([middle.port("a0"), middle.port("c0")], warmup_s=0))
+        assert int(middle.exec("b", *statistics)) - before >= 600
+    assert counts(only(result))["received"] == 0
+    assert middle.is_clean("b0", "b1")
+
+
 def test_refuses_a_busy_port(middle):
     with middle.xdpfwd("--if0", "b1", "--hairpin"):
         with middle.program("b", XDPFWD, *BOTH) as second:
@@ -161,6 +175,8 @@ def test_kill_9_leaves_nothing(middle):
         ["--if0", "lo", "--if1", "lo"],
         ["--if0", "lo", "--hairpin", "--mode", "offload"],
         ["--if0", "lo", "--hairpin", "more"],
+        ["--if0", "lo", "--hairpin", "--pass"],
+        ["--if0", "lo", "--pass", "--object", "mine.o"],
         ["--what"],
     ],
 )

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Forward every frame from one port to the other, unchanged. */
+/* Forward every frame from one port to the other, unchanged; or leave each to the kernel. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "xdpfwd.h"
@@ -26,7 +26,7 @@ struct {
 __u32 targets_id;
 __u64 errors[FWD_PORTS];
 
-/* Neither looks at a frame, so it may have any number of buffers. */
+/* None looks at a frame, so it may have any number of buffers. */
 SEC("xdp.frags")
 int xdpfwd_redirect(struct xdp_md *ctx)
 {
@@ -52,6 +52,13 @@ int xdpfwd_hairpin(struct xdp_md *ctx)
 	c->rx++;
 	c->sent++;
 	return XDP_TX;
+}
+
+SEC("xdp.frags")
+int xdpfwd_pass(struct xdp_md *ctx)
+{
+	(void)ctx;
+	return XDP_PASS;
 }
 
 struct redirect_err_args {

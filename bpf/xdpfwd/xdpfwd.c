@@ -25,6 +25,7 @@ struct forwarder {
 	int links[FWD_PORTS];
 	int ports; /* 1 with hairpin */
 	bool hairpin;
+	bool pass;     /* the kernel forwards */
 	bool redirect; /* not XDP_TX */
 	bool generic;
 	bool complained;
@@ -37,11 +38,12 @@ struct forwarder {
 
 static int help(void)
 {
-	printf("xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin] [--object FILE [--section NAME]]\n"
+	printf("xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin | --pass] [--object FILE [--section NAME]]\n"
 	       "  --if0 IF      first port\n"
 	       "  --if1 IF      second port\n"
 	       "  --mode MODE   how the program is attached: native (default), generic\n"
 	       "  --hairpin     send back out of the first port, the only one\n"
+	       "  --pass        leave every frame to the kernel, to see what an XDP program alone costs\n"
 	       "  --object FILE attach a program of yours: docs/own-programs.md\n"
 	       "  --section NAME which one, by its section or its name\n");
 	return 0;
@@ -51,7 +53,7 @@ static int usage(void)
 {
 	return fail(
 		-EINVAL,
-		"usage: xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin] [--object FILE [--section NAME]]: with --hairpin only --if0 is used");
+		"usage: xdpfwd --if0 IF --if1 IF [--mode native|generic] [--hairpin | --pass] [--object FILE [--section NAME]]: with --hairpin only --if0 is used, --pass needs no --if1");
 }
 
 static int parse(struct forwarder *f, int argc, char **argv)
@@ -61,6 +63,7 @@ static int parse(struct forwarder *f, int argc, char **argv)
 		{ "if1", required_argument, NULL, '1' },
 		{ "mode", required_argument, NULL, 'm' },
 		{ "hairpin", no_argument, NULL, 'h' },
+		{ "pass", no_argument, NULL, 'p' },
 		{ "object", required_argument, NULL, 'o' },
 		{ "section", required_argument, NULL, 's' },
 		{},
@@ -73,6 +76,8 @@ static int parse(struct forwarder *f, int argc, char **argv)
 			f->names[option - '0'] = optarg;
 		else if (option == 'h')
 			f->hairpin = true;
+		else if (option == 'p')
+			f->pass = true;
 		else if (option == 'o')
 			f->path = optarg;
 		else if (option == 's')
@@ -82,9 +87,10 @@ static int parse(struct forwarder *f, int argc, char **argv)
 		else if (option != 'm' || strcmp(optarg, "native"))
 			return usage();
 	}
-	f->ports = f->hairpin ? 1 : FWD_PORTS;
-	if (optind != argc || !f->names[0] || (!f->names[1] && !f->hairpin) ||
-	    (f->section && !f->path))
+	f->ports = f->hairpin || (f->pass && !f->names[1]) ? 1 : FWD_PORTS;
+	if (optind != argc || !f->names[0] ||
+	    (f->ports == FWD_PORTS && !f->names[1]) ||
+	    (f->section && !f->path) || (f->pass && (f->hairpin || f->path)))
 		return usage();
 	return 0;
 }
@@ -102,7 +108,7 @@ static int find_ports(struct forwarder *f)
 		if (err)
 			return err;
 	}
-	f->redirect = !f->hairpin || is_veth(f->names[0]);
+	f->redirect = !f->pass && (!f->hairpin || is_veth(f->names[0]));
 	if (f->ports == FWD_PORTS && f->ifindexes[0] == f->ifindexes[1])
 		return fail(-EINVAL,
 			    "bad option: --if1 %s: is --if0 too: use --hairpin",
@@ -167,6 +173,8 @@ static int program_fd(const struct forwarder *f)
 {
 	if (f->path)
 		return bpf_program__fd(f->own.prog);
+	if (f->pass)
+		return bpf_program__fd(f->skel->progs.xdpfwd_pass);
 	return bpf_program__fd(f->redirect ? f->skel->progs.xdpfwd_redirect :
 					     f->skel->progs.xdpfwd_hairpin);
 }
@@ -207,7 +215,9 @@ static int print_ready(const struct forwarder *f)
 		       f->own.devmap ? "true" : "false",
 		       f->own.constants ? "true" : "false");
 	else
-		printf("\"action\":\"%s\"}\n", f->redirect ? "redirect" : "tx");
+		printf("\"action\":\"%s\"}\n", f->pass	   ? "pass" :
+					       f->redirect ? "redirect" :
+							     "tx");
 	return 0;
 }
 

@@ -2,7 +2,9 @@
 """Method `applications` without traffic: what a study may ask, what programs print, which cure is named."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,13 +14,20 @@ from lab.records import latency
 from xdplab.hosts.kernel import CpuUse
 from xdplab.measure import make_method
 from xdplab.measure.distribution import Distribution
-from xdplab.methods.applications import Applications, ApplicationsSpec, diagnosis, price_of, sockperf
-from xdplab.methods.applications.diagnosis import Tried, diagnose
-from xdplab.methods.applications.ends import TcpCounts
+from xdplab.methods.applications import (
+    Applications,
+    ApplicationsSpec,
+    diagnosis,
+    ends as ends_module,
+    price_of,
+    sockperf,
+)
+from xdplab.methods.applications.diagnosis import Tried, diagnose, what_stays_off
+from xdplab.methods.applications.ends import Ends, TcpCounts
 from xdplab.methods.applications.price import busy_cpus
 from xdplab.methods.applications.programs import Broken, Outcome, iperf3_outcome, sockperf_outcome
 from xdplab.methods.applications.spec import Workload, features_of
-from xdplab.model import InputError, PointFailed, TrafficSpec
+from xdplab.model import InputError, PointFailed, TrafficSpec, Unsupported
 
 IPERF3 = Path(__file__).with_name("data") / "iperf3-bidir.json"
 #: Printed and logged by `sockperf ping-pong --tcp -t 1 -m 64 --mps 200 --full-rtt --data-integrity` (3.7).
@@ -33,7 +42,7 @@ SOCKPERF = IPERF3.with_name("sockperf.txt")
         ({"workloads": ["udp:2"]}, "give 1 to 1 connections"),
         ({"workloads": ["sockperf:2"]}, "give 1 to 1 connections"),
         ({"workloads": ["requests", "sockperf"], "request_bytes": 13}, "a message of sockperf has at least 14 bytes"),
-        ({"offloads": ["checksum+wings"]}, "'wings' is neither none nor one of checksum"),
+        ({"offloads": ["checksum+wings"]}, "'wings' is not none, default, or some of checksum"),
         ({"offloads": ["vlan+vlan"]}, "has one of them twice"),
         ({"mtus": [20]}, "greater than or equal to 68"),
         ({"vlan": 4095}, "less than or equal to 4094"),
@@ -63,6 +72,26 @@ def test_offload_vlan_has_a_tag_and_others_only_where_the_study_has_one() -> Non
     assert {untagged.tag(features_of(each)) for each in ("none", "checksum", "gro")} == {None}
     assert {untagged.tag(features_of(each)) for each in ("vlan", "checksum+vlan")} == {10}
     assert {tagged.tag(features_of(each)) for each in ("none", "gro", "vlan")} == {7}
+
+
+def test_default_offloads_are_those_that_the_other_end_leaves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a veth has them when it is made: one that is switched off is named and refuses nothing."""
+    on = {"a0": {"tx-checksumming": "on"}, "c0": {"tx-checksumming": "on", "tcp-segmentation-offload": "on"}}
+    monkeypatch.setattr(ends_module, "features", lambda _, ifname: on[ifname])
+    a0, c0 = (SimpleNamespace(host=None, ifname=ifname) for ifname in on)
+    asked = Ends(a0, c0, (), features_of("default"), as_far_as_it_goes=True)  # type: ignore[arg-type]
+    asked.verify()
+    assert asked.in_force().offloads == ("checksum",)
+    said = "segmentation offload (TSO) stays off at a0: "
+    assert (
+        what_stays_off(asked, native=True) == f"{said}the XDP program in native mode at the other end switches it off"
+    )
+    assert what_stays_off(asked, native=False) == f"{said}the driver has it fixed"
+    with pytest.raises(Unsupported, match="tcp-segmentation-offload stays off at a0"):
+        replace(asked, as_far_as_it_goes=False).verify()
+    on["a0"]["tcp-segmentation-offload"] = "on"
+    assert not what_stays_off(asked, native=True)
+    assert asked.in_force() == asked
 
 
 def test_a_pipeline_that_routes_is_refused() -> None:

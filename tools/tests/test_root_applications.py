@@ -67,6 +67,8 @@ _OVS_GENERIC = {**_OVS, "options": {"xdp_mode": "generic"}}
 _OVS_FILLS = {**_OVS, "options": {"build": "patched", "fill_checksums": True}}
 _OVS_MULTI_BUFFER = {**_OVS, "options": {"build": "patched", "multi_buffer": True}}
 _XDP_GENERIC = {**_XDP, "options": {"mode": "generic"}}
+_BEHIND_PASS, _BEHIND_GENERIC_PASS = ({**_BRIDGE, "options": {"idle_xdp": mode}} for mode in ("native", "generic"))
+_AS_MADE = {"offloads": ["default"]}
 _TSO = {"offloads": ["checksum+segmentation"]}
 _SOCKPERF = pytest.mark.skipif(not shutil.which("sockperf"), reason="sockperf is not installed")
 _QUICK = {"name": "applications", "duration_s": 0.2, "warmup_s": 0.05}
@@ -119,6 +121,8 @@ def test_each_workload_is_measured_and_every_setting_put_back(lab: Lab) -> None:
             marks=pytest.mark.slow,
         ),
         (_XDP, _TSO, "unsupported", ["tcp-segmentation-offload stays off at a0"]),
+        (_BEHIND_PASS, _AS_MADE, "ok", ["(TSO) stays off at a0", " and c0", "XDP program in native mode"]),
+        (_BEHIND_GENERIC_PASS, _AS_MADE, "ok", []),
         (_NO_SWITCH, {"offloads": ["checksum+segmentation+vlan"], "mtus": [3000]}, "ok", []),
     ],
 )
@@ -129,6 +133,7 @@ def test_what_breaks_or_slows_tcp_is_named_with_the_command_that_fixes_it(
     assert row["status"] == status, row["reason"]
     said = row["reason"] if status == "unsupported" else " ".join(row["figures"].get("findings", ()))
     assert all(each in said for each in words), said
+    assert bool(words) == bool(said), said
 
 
 def test_what_applications_set_at_the_direct_link_is_put_back() -> None:

@@ -214,6 +214,36 @@ def test_a_wrong_rule_fails_the_proof(
             WorkProof(dut).carry_out(tmp_path)
 
 
+#: Forwarder, its pipeline, what drops frames and leaves the number of rules as it is, and where they end.
+LOSSES = {
+    "a rule": (
+        "ovs-afpacket", Pipeline(kind="route", rules=5), ("mod-flows", "ip,nw_dst=10.0.0.16/28", "drop"),
+        r"by the first prefix .*; of 200 frames A→C, ovs-afpacket itself counted rule '.*nw_dst=10\.0\.0\.16/28' of "
+        r"table 0, which drops: 2\d\d",
+    ),
+    "a table of somebody else": (
+        "linux-router", Pipeline(kind="route", rules=5), ("nft", "add table ip other {{ chain other "
+        "{{ type filter hook forward priority -9; policy drop; }}; }}"),
+        r"; of 200 frames A→C, 2\d\d .*at b0 and ended in B's own stack \(2\d\d NETFILTER_DROP in \w+\)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", LOSSES)
+def test_a_frame_of_the_proof_that_does_not_come_out_is_followed(
+    bench: EmbeddedTestbed, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    title, pipeline, reported, why = LOSSES[fault]
+    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 2.0)  # some frames never come
+    with started(bench, title, pipeline) as (forwarder, dut, _):
+        spoil(forwarder, dut, reported)
+        try:
+            with pytest.raises(PointFailed, match=why):
+                prove_work(forwarder, dut, tmp_path, lambda _: pytest.fail("frame by frame it is right"))
+        finally:
+            dut.host.run(["nft", "delete", "table", "ip", "other"], check=False)
+
+
 @pytest.mark.parametrize(("mode", "why"), [("xdp", "has 99 rules of 100"), ("af_xdp", "by the first prefix sent")])
 def test_a_network_function_that_lacks_a_route_fails_the_proof(
     bench: EmbeddedTestbed, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch, mode: str, why: str

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, Explaining, Losing, sockets_in_use
@@ -93,6 +93,15 @@ def path_of(direction: str, tester: TesterPorts, dut: Dut) -> Path:
     if direction == "backward":
         ends, ports = ends[::-1], ports[::-1]
     return Path(ends[0], *ports, ends[1])
+
+
+class Sent(NamedTuple):
+    """Frames of one direction."""
+
+    #: That were asked for; a tester leaves out what it is late for.
+    intended: int
+    sent: int
+    received: int
 
 
 @dataclass(frozen=True)
@@ -197,7 +206,7 @@ def where_frames_end(
         path = path_of(direction, tester, dut)
         one = spec.model_copy(update={"streams": streams})
         try:
-            way = _sent(path, forwarder, dut, [*ports.values()], partial(send, one))
+            way = _sent(path, forwarder, dut, [*ports.values()], partial(_trial, send, one))
             if way.received >= way.sent:
                 continue
             said = ", ".join(_story(way))
@@ -206,19 +215,44 @@ def where_frames_end(
             raise
         except XdplabError as exc:
             return f"what hops count of frames {path.name} cannot be read: {exc}"
-        lost = f" {way.sent - way.received:,} were lost:" if way.received else ","
         alike = re.sub(r"[\d,]+", "", path.in_general(said))
         sentences[alike] = (
-            f"{sentences[alike]}; frames {path.name} likewise"
-            if alike in sentences
-            else f"of {way.sent:,} frames {path.name}{lost} {said or 'and no hop counts them'}"
+            f"{sentences[alike]}; frames {path.name} likewise" if alike in sentences else _sentence(way, said)
         )
     return "; ".join([*sentences.values(), *hints])
 
 
-def _sent(
-    path: Path, forwarder: Forwarder[Any], dut: Dut, ports: Sequence[Port], send: Callable[[], TrialResult]
-) -> _Way:
+def where_a_frame_ends(
+    forwarder: Forwarder[Any], dut: Dut, from_side: int, to_side: int, send: Callable[[], Sent]
+) -> str:
+    """The same of one frame, which `send` sends many times from a peer of B's ports; "": each came out at `to_side`."""
+    sides = (dut.ports[0], dut.ports[-1])
+    path = Path(dut.peers[from_side], sides[from_side], sides[to_side], dut.peers[to_side])
+    ports = {port.role: port for port in (*dut.peers, *dut.ports) if port.in_kernel}
+    try:
+        way = _sent(path, forwarder, dut, [*ports.values()], send)
+        if way.received >= way.sent:
+            return ""
+        return "; ".join([_sentence(way, ", ".join(_story(way))), *_hints(way)])
+    except LinkLost:
+        raise
+    except XdplabError as exc:
+        return f"what hops count of frames {path.name} cannot be read: {exc}"
+
+
+def _sentence(way: _Way, said: str) -> str:
+    lost = f" {way.sent - way.received:,} were lost:" if way.received else ","
+    return f"of {way.sent:,} frames {way.path.name}{lost} {said or 'and no hop counts them'}"
+
+
+def _trial(send: Callable[[TrialSpec], TrialResult], spec: TrialSpec) -> Sent:
+    result = send(spec)
+    return Sent(
+        result.intended, result.sent + _of_warmup(result, "sent"), result.received + _of_warmup(result, "received")
+    )
+
+
+def _sent(path: Path, forwarder: Forwarder[Any], dut: Dut, ports: Sequence[Port], send: Callable[[], Sent]) -> _Way:
     """Send, with everything read before and after."""
     watch = [port.ifname for port in dut.ports if port.in_kernel]
     with watched(dut.host, watch, dut.rundir / "ends") as ends:
@@ -231,8 +265,8 @@ def _sent(
     sockets = zip(before.sockets, after.sockets, strict=False)
     return _Way(
         path,
-        sum(each.sent + _of_warmup(each, "sent") for each in results),
-        sum(each.received + _of_warmup(each, "received") for each in results),
+        sum(each.sent for each in results),
+        sum(each.received for each in results),
         forwarder,
         dut,
         links=added(before.links, after.links),
@@ -292,7 +326,8 @@ def _at_the_program(way: _Way) -> Iterator[str]:
     assert port is not None
     attached = way.dut.host.xdp(port.ifname)
     if attached is None:
-        ended = " ".join(_in_the_stack(way))
+        # what the switch counts it has had: AF_PACKET takes a copy, and the stack drops the frame itself
+        ended = "" if any(map(way.many, way.counted.values())) else " ".join(_in_the_stack(way))
         if ended:
             yield f"{way.frames(port, 'rx'):,} met no XDP program at {port.role} {ended}"
         return

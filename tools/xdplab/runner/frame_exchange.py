@@ -34,6 +34,16 @@ class Frame:
     out: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
 
 
+class Missing(PointFailed):
+    """Nothing came out of a frame where something must."""
+
+    def __init__(self, text: str, frame: Frame, side: int) -> None:
+        """`side`: where it must come out."""
+        super().__init__(text)
+        self.frame = frame
+        self.side = side
+
+
 def in_tunnel(inner: Any, src_mac: str, dst_mac: str, src: str, dst: str, vni: int) -> Any:
     """A packet of scapy in VXLAN (RFC 7348 section 5)."""
     from scapy.layers.inet import IP, UDP
@@ -77,7 +87,8 @@ def exchange(
     """Sends a round; what came out. `settle`: a frame in the form in which it is compared.
 
     Raises:
-        PointFailed: not what must.
+        Missing: one did not come out at all.
+        PointFailed: another thing came out than must.
     """
     wanted = [(frame, side, forms) for frame in frames for side, forms in frame.out.items()]
     came = _come_out(probes, frames)
@@ -85,13 +96,32 @@ def exchange(
     for frame, side, forms in wanted:
         found = next((form for form in forms if unexpected[side, form]), None)
         if found is None:
-            raise PointFailed(f"{pipeline}: {frame.what} sent on side {frame.side}: {_difference(side, forms, came)}")
+            what = f"{pipeline}: {frame.what} sent on side {frame.side}"
+            if any(payload(data) == payload(forms[0]) for _, data in came):
+                raise PointFailed(f"{what}: {_difference(side, forms, came)}")
+            text = f"{what}: nothing of it came out; on side {side} it must be {forms[0].hex()}"
+            raise Missing(text, frame, side)
         unexpected[side, found] -= 1
     for (side, data), number in unexpected.items():
         if number:
             sent = next((each.what for each in frames if payload(each.data) == payload(data)), "something else")
             raise PointFailed(f"{pipeline}: {sent} came out on side {side}, where it must not ({number}): {data.hex()}")
     return came
+
+
+def repeated(
+    probes: Sequence[FrameProbe], missing: Missing, times: int, settle: Callable[[bytes], bytes] = settled
+) -> int:
+    """Sends one frame so often; how many came out where and as they must."""
+    frame, came = missing.frame, list[tuple[int, bytes]]()
+    for at in range(0, times, _BURST):
+        for _ in range(min(_BURST, times - at)):
+            probes[frame.side].send(frame.data)
+        deadline = time.monotonic() + _ANSWER_S
+        while _take_in(probes, came, _LATE_S, deadline) and time.monotonic() < deadline:
+            continue
+    forms = frame.out[missing.side]
+    return sum(1 for side, data in came if side == missing.side and settle(data) in forms)
 
 
 def _come_out(probes: Sequence[FrameProbe], frames: Sequence[Frame]) -> list[tuple[int, bytes]]:
@@ -136,9 +166,7 @@ def payload(data: bytes) -> bytes:
 
 
 def _difference(side: int, forms: Sequence[bytes], came: Sequence[tuple[int, bytes]]) -> str:
-    """What came instead of a frame."""
+    """In which form a frame came."""
     same = [(at, data) for at, data in came if payload(data) == payload(forms[0])]
-    if not same:
-        return f"nothing of it came out; on side {side} it must be {forms[0].hex()}"
     forms_seen = ", ".join(f"on side {at} as {data.hex()}" for at, data in same)
     return f"it came out {forms_seen}; it must be on side {side} as {forms[0].hex()}"

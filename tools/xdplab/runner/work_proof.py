@@ -11,6 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path as FilePath
 from typing import Any, Literal
@@ -33,7 +34,17 @@ from xdplab.forwarders.work import (
 from xdplab.hosts.frames import FrameProbe
 from xdplab.hosts.kernel import napi_on
 from xdplab.model import Pipeline, PointFailed, StreamSpec, TrialResult, TrialSpec
-from xdplab.runner.frame_exchange import SETTLED_TTL, Frame, exchange, in_tunnel, payload, settled
+from xdplab.runner.frame_ends import FRAMES, Sent, where_a_frame_ends
+from xdplab.runner.frame_exchange import (
+    SETTLED_TTL,
+    Frame,
+    Missing,
+    exchange,
+    in_tunnel,
+    payload,
+    repeated,
+    settled,
+)
 
 #: Frames for each direction.
 _FRAMES = 1000
@@ -120,7 +131,7 @@ def prove_work(
     prove_rules(forwarder, dut.pipeline)
     redirected = dut.peers if forwarder.redirects else ()
     with napi_on([(port.host, port.ifname) for port in redirected if port.netns is not None]):
-        WorkProof(dut).carry_out(workdir)
+        WorkProof(dut).carry_out(workdir, partial(where_a_frame_ends, forwarder, dut))
     received = dut.ports if own_ends else ()
     with napi_on([(port.host, port.ifname) for port in received if port.netns is not None]):
         prove_counts(forwarder, dut.pipeline, send)
@@ -139,11 +150,11 @@ class WorkProof:
         self._port = _UDP_SRC + _UDP_SRCS * turn
         self._chance = random.Random(f"{dut.pipeline}:{turn}")  # noqa: S311 - which rules are tried, no secret
 
-    def carry_out(self, workdir: FilePath) -> None:
-        """All rounds.
+    def carry_out(self, workdir: FilePath, where: Callable[[int, int, Callable[[], Sent]], str] | None = None) -> None:
+        """All rounds. `where` asks, of a frame that did not come out, where such frames end (`where_a_frame_ends`).
 
         Raises:
-            PointFailed: a frame did not come out as it must; the first one, with both forms.
+            PointFailed: a frame did not come out as it must; the first one, with both forms, or with where it ended.
         """
         with ExitStack() as stack:
             probes = []
@@ -152,8 +163,18 @@ class WorkProof:
                 probes.append(FrameProbe(port.host, port.ifname, self._mark, log))
                 stack.callback(probes[-1].stop)
             seen: list[tuple[int, bytes]] = []
-            for frames in self._rounds(seen):
-                seen[:] = exchange(probes, frames, self._pipeline, self._settled)
+            try:
+                for frames in self._rounds(seen):
+                    seen[:] = exchange(probes, frames, self._pipeline, self._settled)
+            except Missing as missing:
+                if where is None:
+                    raise
+                again = partial(self._again, probes, missing)
+                found = where(missing.frame.side, missing.side, again) or f"sent {FRAMES} times more it came out"
+                raise PointFailed(f"{missing}; {found}") from None
+
+    def _again(self, probes: Sequence[FrameProbe], missing: Missing) -> Sent:
+        return Sent(FRAMES, FRAMES, repeated(probes, missing, FRAMES, self._settled))
 
     def _rounds(self, seen: Sequence[tuple[int, bytes]]) -> Iterator[list[Frame]]:
         """Frames of each round; `seen` is what came out in the one before."""

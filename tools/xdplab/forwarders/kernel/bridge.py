@@ -3,16 +3,17 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from xdplab.forwarders.base import Counting, Dut, NoOptions
+from xdplab.forwarders.base import Counting, Dut
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing, add_spare_link, port_change
 from xdplab.forwarders.pods import ON_VETH, Pods, hops
-from xdplab.forwarders.process import Instance, InstanceForwarder
+from xdplab.forwarders.process import EventProcess, Instance, InstanceForwarder
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
+from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.kernel import ip_batch
-from xdplab.model import PointFailed, Unsupported, do_each
+from xdplab.model import Model, PointFailed, Unsupported, do_each
 from xdplab.model.pipeline import SIZED
 
 #: Not `br0`, which a machine may have; one for each pair of ports that containers stand between.
@@ -21,12 +22,34 @@ _BRIDGE = _BRIDGES[0]
 _TUNNEL = "xdplab-vxlan"
 
 
+class BridgeOptions(Model):
+    """What else stands on its ports."""
+
+    #: How an XDP program that leaves every frame to the kernel, as an idle filter does, is attached to both ports: what
+    #: it costs others. In native mode veth switches segmentation offload off at the other end.
+    idle_xdp: Literal["none", "native", "generic"] = "none"
+
+
 class _Bridge(Instance):
     """One over the ports of a DUT, or one on each side of a container."""
 
     def __init__(self, dut: Dut) -> None:
         super().__init__("linux-bridge", dut)
         self._pods = Pods(dut)
+        self._pass: EventProcess | None = None
+
+    def pass_by_xdp(self, mode: str) -> None:
+        """Attach `bpf/xdpfwd --pass` to the tester's ports; before anything else, so that `stop` takes it off last.
+
+        Raises:
+            PointFailed: it did not start.
+        """
+        dut, output = self.dut, self.dut.rundir / "xdpfwd.out"
+        ports = [f"--if{number}={port.ifname}" for number, port in enumerate(dut.ports)]
+        argv = [built("xdpfwd", dut.host), *ports, f"--mode={mode}", "--pass"]
+        running = dut.host.start(argv, log=dut.rundir / "xdpfwd.log", stdout=output, cpus=dut.layout.housekeeping)
+        self._pass = EventProcess(self.name, "xdpfwd", dut, running, output)
+        self._pass.until_ready(5.0)
 
     def start(self) -> None:
         """`cross`, and a tunnel: a bridge without learning floods every frame, which with two ports is forwarding.
@@ -66,7 +89,8 @@ class _Bridge(Instance):
             commands.append(["ip", "link", "delete", _TUNNEL])
             commands.append(["ip", "neigh", "delete", there.next_hop, "dev", there.ifname])
             commands.append(["ip", "address", "delete", f"{there.address}/32", "dev", there.ifname])
-        do_each(self.name, *(partial(host.run, command, check=False) for command in commands), self._pods.remove)
+        ends = [self._pods.remove, *([self._pass.stop] if self._pass else [])]
+        do_each(self.name, *(partial(host.run, command, check=False) for command in commands), *ends)
 
     def _connected(self, ports: Sequence[str]) -> Sequence[Sequence[str]]:
         if self.dut.pipeline.kind == "vxlan":
@@ -78,8 +102,11 @@ class _Bridge(Instance):
         return hops([ports[0], *self._pods.names, ports[1]])
 
     def ended(self) -> str | None:
-        """Whether a program in a container ended."""
-        return self._pods.ended()
+        """Whether a program in a container ended, or that at the ports."""
+        return self._pods.ended() or (self._pass.ended() if self._pass else None)
+
+    def log_tail(self) -> tuple[str, ...]:
+        return self._pass.log_tail() if self._pass else ()
 
     def _tunnel(self) -> str:
         """The device that stands for the other side; it learns nothing and asks for no address."""
@@ -102,11 +129,12 @@ class _Bridge(Instance):
         return _TUNNEL
 
 
-class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
+class LinuxBridge(InstanceForwarder[BridgeOptions, _Bridge], Counting, Changing):
     """A kernel bridge over the ports: the software switch that every distribution has."""
 
     name: ClassVar[str] = "linux-bridge"
     plain: ClassVar[str] = "Linux bridge"
+    options_model: ClassVar[type[Model]] = BridgeOptions
     own_links: ClassVar[tuple[str, ...]] = (_BRIDGE, _TUNNEL, *SPARE_LINKS)
     changes: ClassVar[tuple[str, ...]] = ("port-added",)
     pipelines: ClassVar[tuple[str, ...]] = ("cross", "bridge", "vlan", "vxlan", *ON_VETH)
@@ -115,10 +143,13 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
         """Programs of containers are built; a tunnel's address goes with a namespace of the run."""
         if dut.pipeline.kind == "vxlan" and any(port.lasting for port in dut.ports):
             return "linux-bridge: a tunnel sets host-wide routes, which only go away with a namespace of the run"
-        return Pods(dut).missing()
+        not_built = why_not_built("xdpfwd") if self.options.idle_xdp != "none" else None
+        return not_built or Pods(dut).missing()
 
     def start(self, dut: Dut) -> None:
         self.instance = _Bridge(dut)
+        if self.options.idle_xdp != "none":
+            self.instance.pass_by_xdp(self.options.idle_xdp)
         self.instance.start()
 
     def change(self, kind: str, count: int) -> Change:
@@ -137,7 +168,8 @@ class LinuxBridge(InstanceForwarder[NoOptions, _Bridge], Counting, Changing):
         return port_change(host, add, remove, there)
 
     def mode(self) -> dict[str, Any]:
-        return {"label": "kernel bridge"}
+        behind = "" if self.options.idle_xdp == "none" else f" behind XDP_PASS, {self.options.idle_xdp}"
+        return {"label": f"kernel bridge{behind}"}
 
     def counters(self) -> dict[str, Any]:
         return self.instance.link_counters()

@@ -15,11 +15,18 @@ from xdplab.measure.method import MethodResult, Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.applications import sockperf
-from xdplab.methods.applications.diagnosis import diagnose
+from xdplab.methods.applications.diagnosis import diagnose, what_stays_off
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.price import BusyCpus
 from xdplab.methods.applications.programs import NEEDS, Outcome, Programs, missing
-from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Kind, Workload, features_of
+from xdplab.methods.applications.spec import (
+    DEFAULT_OFFLOADS,
+    ApplicationsSpec,
+    Direction,
+    Kind,
+    Workload,
+    features_of,
+)
 from xdplab.methods.shared.counting import CountingMethod, counting_trials
 from xdplab.methods.shared.servers import REQUESTS, wrk_seconds
 from xdplab.model import (
@@ -177,12 +184,14 @@ class Applications(CountingMethod[ApplicationsSpec]):
         dut, ends = session.dut, self._ends(session.point, session.dut)
         ends.verify()
         mtu = min(link_mtu(port.host, port.ifname) for port in ends.forwarders or ends.ports)
-        mode = mode_name(mode_in_use(session.forwarder, dut))
-        found = diagnose(self._programs(session), mtu, mode)
+        in_use = mode_in_use(session.forwarder, dut)
+        mode = mode_name(in_use)
+        switched_off = what_stays_off(ends, native=any(each["mode"] == "native" for each in in_use["xdp"].values()))
+        found = diagnose(self._programs(session, ends.in_force()), mtu, mode)
         if found and found.breaks:
             raise Unsupported(found.text)
-        if found:
-            session.record_figures(DIAGNOSIS, Diagnosis(finding=found.text))
+        if words := "; ".join(filter(None, [switched_off, found.text if found else ""])):
+            session.record_figures(DIAGNOSIS, Diagnosis(finding=words))
         idle = session.forwarder.ineffective()
         if idle:
             raise Unsupported(idle)
@@ -192,20 +201,20 @@ class Applications(CountingMethod[ApplicationsSpec]):
         asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
         if workload.kind == "sockperf":
             asked = TrialSpec(streams=(), duration_s=sockperf.counted_s(spec.duration_s))
-        programs = self._programs(session)
+        programs = self._programs(session, self._ends(session.point, session.dut))
         with programs.ready(workload, direction_of(spec, session.point.levels)) as take:
             session.measure_by(asked, lambda: self._once(session, programs.ends, asked, take))
 
     def _ends(self, point: Point, dut: Dut) -> Ends:
         setting = self.spec.setting
         client, server = dut.peers
-        offloads = features_of(str(setting(point.levels, "offloads")))
-        mtu = int(setting(point.levels, "mtu"))
-        return Ends(client, server, dut.ports, offloads, mtu, self.spec.tag(offloads))
+        named = str(setting(point.levels, "offloads"))
+        offloads, mtu = features_of(named), int(setting(point.levels, "mtu"))
+        as_far_as_it_goes = named == DEFAULT_OFFLOADS
+        return Ends(client, server, dut.ports, offloads, mtu, self.spec.tag(offloads), as_far_as_it_goes)
 
-    def _programs(self, session: Session) -> Programs:
-        dut = session.dut
-        return Programs(self._ends(session.point, dut), self.spec, dut.layout, _folder(dut))
+    def _programs(self, session: Session, ends: Ends) -> Programs:
+        return Programs(ends, self.spec, session.dut.layout, _folder(session.dut))
 
     def _once(self, session: Session, ends: Ends, asked: TrialSpec, take: Callable[[], Outcome]) -> MethodResult:
         workload = workload_of(session.point.levels)

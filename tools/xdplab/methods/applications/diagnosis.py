@@ -163,6 +163,15 @@ def _apply_all(ends: Ends, forwarder_mtu: int) -> None:
         ends.set_mtu(forwarder_mtu)
 
 
+def what_stays_off(ends: Ends, *, native: bool) -> str:
+    """Offloads that a container's veth has and these ports have not, and what switches them off; "": none is."""
+    ports: dict[Feature, list[str]] = {}
+    for port, feature in ends.stay_off():
+        ports.setdefault(feature, []).append(port.ifname)
+    why = "the XDP program in native mode at the other end switches it off" if native else "the driver has it fixed"
+    return "; ".join(f"{_WORDS[feature]} stays off at {' and '.join(names)}: {why}" for feature, names in ports.items())
+
+
 def _generic(mode: str) -> str:
     """In native mode veth switches segmentation off at the other end of its pair, in generic mode it does not."""
     return "; XDP is in generic mode there, and native mode is another way" if "generic" in mode else ""

@@ -18,6 +18,9 @@ _MOST_CONNECTIONS = 100
 Direction = Literal["forward", "backward", "both"]
 Feature = Literal["checksum", "segmentation", "vlan", "gro"]
 NO_OFFLOADS = "none"
+#: Those that a container's veth is made with (drivers/net/veth.c), as far as its other end lets it.
+DEFAULT_OFFLOADS = "default"
+_OF_VETH: tuple[Feature, ...] = ("checksum", "segmentation")
 #: An MTU.
 _FORWARDERS = 0
 #: VLAN of offload `vlan`, where the study has none.
@@ -52,18 +55,22 @@ class Workload(NamedTuple):
 
 
 def features_of(offloads: str) -> tuple[Feature, ...]:
-    """`checksum+segmentation` -> both; `none` -> ().
+    """`checksum+segmentation` -> both, and so does `default`; `none` -> ().
 
     Raises:
         ValueError: one of them is unknown, or stands there twice.
     """
     if offloads == NO_OFFLOADS:
         return ()
+    if offloads == DEFAULT_OFFLOADS:
+        return _OF_VETH
     known: dict[str, Feature] = {name: name for name in get_args(Feature)}
     asked = offloads.split("+")
     for name in asked:
         if name not in known:
-            raise ValueError(f"{name!r} is neither {NO_OFFLOADS} nor one of {', '.join(known)}, joined by +")
+            raise ValueError(
+                f"{name!r} is not {NO_OFFLOADS}, {DEFAULT_OFFLOADS}, or some of {', '.join(known)} joined by +"
+            )
     if len(set(asked)) < len(asked):
         raise ValueError(f"{offloads!r} has one of them twice")
     return tuple(known[name] for name in asked)
@@ -93,6 +100,7 @@ class ApplicationsSpec(MethodSpec):
     directions: tuple[Direction, ...] = Field(default=("forward",), min_length=1)
     #: What is left to cards, joined by `+`: `checksum` of what A and C send, its `segmentation` (which needs
     #: `checksum`), `vlan` (the tag is metadata of the frame); `gro`: the forwarder's ports merge what they receive.
+    #: `default`: checksum and segmentation, as a container's veth has them, but what the other end switches off.
     offloads: tuple[Annotated[str, AfterValidator(_known_offloads)], ...] = Field(default=(NO_OFFLOADS,), min_length=1)
     #: MTU of the ports of A and C, in bytes; none: that of the forwarder's ports.
     mtus: tuple[Annotated[int, Field(ge=68, le=65535)], ...] = ()

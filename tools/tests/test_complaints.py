@@ -153,13 +153,17 @@ def test_how_a_forwarder_ended_comes_before_what_followed_from_it(
 @pytest.mark.parametrize(
     ("links", "said"),
     [
-        ([{"prog_id": 7, "pinned": ["/sys/fs/bpf/mine"]}], ": a bpf_link is pinned at /sys/fs/bpf/mine; removing .*"),
+        (
+            [{"prog_id": 7, "pinned": ["/sys/fs/bpf/mine"]}],
+            ": a bpf_link is pinned at /sys/fs/bpf/mine; `rm /sys/fs/bpf/mine` .*",
+        ),
         (
             [{"prog_id": 7, "pids": [{"pid": 12, "comm": "hop"}]}],
             r": process hop \(12\) holds its bpf_link; .*",
         ),
         ([{"prog_id": 7}], ": a bpf_link holds it; `bpftool link detach id` detaches it"),
         ([{"prog_id": 8, "pinned": ["/sys/fs/bpf/theirs"]}], ""),
+        ([{"prog_id": 7, "devname": "b1", "pinned": ["/sys/fs/bpf/other"]}], ""),
     ],
 )
 def test_who_holds_a_program_that_cannot_be_detached_is_named(

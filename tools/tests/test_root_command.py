@@ -2,10 +2,14 @@
 """Programs of the user's as forwarder `command`: what they send by, one-way, addresses, pins."""
 
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.compiling import hop
 from lab.ovs_host import forwarder
 from lab.rooted import Lab
 from lab.studies import a_testbed, study
@@ -24,6 +28,18 @@ case "$5 $6" in 02:*:61:00\\ 02:*:63:00) ;; *) echo tester $5 $6; exit 3 ;; esac
 [ "$(stat --file-system --format %T /sys/fs/bpf)" = bpf_fs ] || {{ echo no bpffs; exit 3; }}
 mkdir /sys/fs/bpf/mine || exit 3
 exec {FWD} --if0=$1 --if1=$2 --mode=native
+"""
+
+
+#: Pins the links of the programs that it has attached, and ends without them.
+PINNING = f"""#!{sys.executable}
+import json, subprocess, sys
+one = subprocess.Popen([{FWD!r}, "--if0=" + sys.argv[1], "--if1=" + sys.argv[2]], stdout=subprocess.PIPE)
+program = json.loads(one.stdout.readline())["prog_id"]
+links = json.loads(subprocess.run(["bpftool", "-j", "link", "show"], capture_output=True).stdout)
+for each in [each for each in links if each.get("prog_id") == program]:
+    subprocess.run(["bpftool", "link", "pin", "id", str(each["id"]), sys.argv[3] + "/" + str(each["id"])], check=True)
+one.wait()
 """
 
 
@@ -67,6 +83,42 @@ def test_it_knows_the_addresses_and_pins_to_a_file_system_of_its_own(lab: Lab) -
     done = lab.run(**asked, options=["--allow-program", str(script)])
     assert done.code == 0, done.err
     assert not Path("/sys/fs/bpf/mine").exists()
+    lab.assert_nothing_left()
+
+
+@pytest.mark.root
+def test_a_program_of_libxdp_without_a_dispatcher_is_reset_and_leaves_nothing(lab: Lab) -> None:
+    """It outlives its sockets, and a second start would find the port taken."""
+    made = hop(lab.folder, "hop", {})
+    asked = {"method": {"name": "reset", "drain_s": 0.5}, "forwarders": [command([str(made), "{port_a}", "{port_b}"])]}
+    done = lab.run(**asked, repetitions=2, options=["--allow-program", str(made)])
+    assert done.code == 0, done.err
+    (row,) = lab.rows()
+    assert (row["status"], row["reason"]) == ("ok", "")
+    assert row["figures"]["reset"]["reset_us"]["low"] > 0
+    lab.assert_nothing_left()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({}, "pinning has left behind at b0: B: b0"), ({"redirects": True}, "pinning changed xdp of b0")],
+)
+def test_a_link_that_somebody_pinned_is_named_with_its_file(lab: Lab, options: dict[str, Any], said: str) -> None:
+    """It outlives its program, and only its owner knows whether it may go: the run ends."""
+    script, pins = lab.folder / "pinning", lab.folder / "pins"
+    script.write_text(PINNING, encoding="utf-8")
+    script.chmod(0o755)
+    pins.mkdir()
+    subprocess.run(["mount", "-t", "bpf", "bpf", pins], check=True)
+    try:
+        asked = [command([str(script), "{port_a}", "{port_b}", str(pins)], **options)]
+        done = lab.run(tester="xdpgen", forwarders=asked, options=["--allow-program", str(script)])
+    finally:
+        subprocess.run(["umount", pins], check=True)
+    assert done.code == 1, done.err
+    held = rf"cannot be detached: a bpf_link is pinned at {pins}/\d+.*; `rm {pins}/\d+.*` detaches it"
+    assert re.search(rf"xdplab: {said}.* {held}; .*{held}\n", done.err), done.err
     lab.assert_nothing_left()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.compiling import compiled, compiled_application
+from lab.compiling import compiled, hop
 from lab.rooted import Lab
 
 from xdplab.tools import project_root
@@ -155,16 +155,7 @@ def test_an_xdp_program_of_somebody_s(lab: Lab, programs: dict[str, str]) -> Non
 
 
 def applications(folder: Path, changed: dict[str, dict[str, str]]) -> dict[str, Path]:
-    page = (project_root() / "docs" / "own-programs.md").read_text(encoding="utf-8")
-    (hop,) = re.findall(r"^`hop.c`.*?:\n\n```c\n(.*?)```", page, re.DOTALL | re.MULTILINE)
-    made = {}
-    for name, changes in changed.items():
-        text = "#include <unistd.h>\n" + hop
-        for old, new in changes.items():
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        made[name] = compiled_application(folder, name, text)
-    return made
+    return {name: hop(folder, name, changes) for name, changes in changed.items()}
 
 
 def command(*argv: object) -> dict[str, Any]:

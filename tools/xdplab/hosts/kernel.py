@@ -132,22 +132,26 @@ def detach_xdp(host: Host, ifname: str) -> bool:
         return host.xdp(ifname) is None
 
     if not comes_true(detached, _DETACH_S) and (left := host.xdp(ifname)) is not None:
-        held = _link_of(host, left.prog_id)
-        raise XdplabError(f"{host.name}: {ifname}: XDP program {left.prog_name} cannot be detached{held}")
+        name = f"{host.name}: {ifname}: XDP program {left.prog_name}"
+        raise XdplabError(f"{name} cannot be detached{xdp_held(host, ifname, left.prog_id)}")
     return True
 
 
-def _link_of(host: Host, prog_id: int) -> str:
-    """Who holds a program that no command detaches: a bpf_link, in a file or by a process; "" where nobody tells."""
+def xdp_held(host: Host, ifname: str, prog_id: int) -> str:
+    """What holds a program that no command detaches: a bpf_link, in a file or by a process; "" where nobody tells."""
     try:
         shown = host.run(["bpftool", "--json", "--bpffs", "link", "show"], check=False).stdout
-        links = [each for each in json.loads(shown or "[]") if each.get("prog_id") == prog_id]
+        links = [
+            each
+            for each in json.loads(shown or "[]")
+            if each.get("prog_id") == prog_id and each.get("devname", ifname) == ifname  # no name: before bpftool 7.3
+        ]
     except (MissingProgram, ValueError):
         links = []
     files = [path for each in links for path in each.get("pinned", ())]
     users = [f"{user['comm']} ({user['pid']})" for each in links for user in each.get("pids", ())]
     if files:
-        return f": a bpf_link is pinned at {' and '.join(files)}; removing that file detaches it"
+        return f": a bpf_link is pinned at {' and '.join(files)}; `rm {' '.join(files)}` detaches it"
     if users:
         return f": process {' and '.join(users)} holds its bpf_link; it goes when that ends"
     return ": a bpf_link holds it; `bpftool link detach id` detaches it" if links else ""

@@ -14,7 +14,7 @@ from xdplab.hosts.kernel import detach_xdp, is_veth
 from xdplab.hosts.queue_frames import driver_counters
 from xdplab.model import CpuLayout, Point, StreamSpec, TrialResult, TrialSpec, XdplabError, do_each
 from xdplab.runner.ports import dut_of
-from xdplab.testbed import Testbed
+from xdplab.testbed import Port, Testbed
 
 #: What veth counts of frames that it is given by XDP redirect, or that its program sends back (veth.c).
 _BY_XDP = re.compile(r"tx_queue_\d+_xdp_xmit(_errors)?|rx_queue_\d+_xdp_tx(_errors)?")
@@ -32,6 +32,9 @@ def redirects_by_xdp(
 
     `send`: with receivers that take redirected frames. A program that does not start, or lets nothing through, is
     taken not to; the proof of its path says why.
+
+    Raises:
+        XdplabError: it leaves an XDP program that cannot be detached.
     """
     dut = dut_of(testbed, point, layout)
     if not all(port.in_kernel and is_veth(port.host, port.ifname) for port in dut.ports):
@@ -48,9 +51,16 @@ def redirects_by_xdp(
         do_each(
             "the look at a program",
             forwarder.stop,
-            *(partial(detach_xdp, port.host, port.ifname) for port in dut.ports),
+            *(partial(_detach, point.forwarder.title, port) for port in dut.ports),
             lambda: dut.host.remove_folder(dut.rundir),
         )
+
+
+def _detach(title: str, port: Port) -> None:
+    try:
+        detach_xdp(port.host, port.ifname)
+    except XdplabError as exc:
+        raise XdplabError(f"{title} has left behind at {port.role}: {exc}") from None
 
 
 def _until_through(forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult]) -> None:

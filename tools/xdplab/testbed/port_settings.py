@@ -13,7 +13,7 @@ from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.agent.ports import ipv6_switch as ipv6_switch
-from xdplab.hosts.kernel import driver_facts, is_veth
+from xdplab.hosts.kernel import driver_facts, is_veth, xdp_held
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, XdplabError
 from xdplab.testbed.base import Port
@@ -132,6 +132,8 @@ def put_back(host: Host, ifname: str, was: dict[str, Any]) -> None:
 
     if not comes_true(is_as_before, _RESTORE_S, 0.1):
         stays = [f"{what}: {change}" for what, change in left.items()]
+        if "xdp" in left and (program := host.xdp(ifname)) is not None:
+            stays.append(f"{program.prog_name} cannot be detached{xdp_held(host, ifname, program.prog_id)}")
         raise XdplabError(f"{host.name}: {ifname}: could not be put back: {'; '.join([*stays, *failed])}")
 
 

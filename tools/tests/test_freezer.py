@@ -202,6 +202,16 @@ def test_what_does_not_freeze_is_said(kernel: Kernel, made: Freezer, kind: str) 
     made.thaw()
 
 
+def test_several_are_told_before_one_is_waited_for(kernel: Kernel, made: Freezer) -> None:
+    kernel.mount("v2")
+    kernel.stuck = True  # one of another cgroup has the CPU
+    made.freeze(wait=False)
+    assert words(kernel, "cgroup.freeze") == ["1"]
+    kernel.stuck = False
+    made.freeze()
+    made.thaw()
+
+
 def test_a_cgroup_that_somebody_removed_fails_its_point_only(kernel: Kernel, made: Freezer) -> None:
     kernel.mount("v2")
     made.freeze()

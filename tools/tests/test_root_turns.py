@@ -270,3 +270,14 @@ def test_searches_advance_side_by_side(results: Path, lab: Lab) -> None:
     assert order.index(second) < len(order) - 1 - order[::-1].index(first)
     changes = sum(one != other for one, other in itertools.pairwise(order))
     assert changes > min(order.count(first), order.count(second)) / 2
+
+
+def test_who_spins_under_sched_fifo_keeps_nobody_of_its_cpu_awake(lab: Lab) -> None:
+    """Each is told to sleep before one is waited for: those of the same priority run when it leaves the CPU."""
+    fifo = {"policy": "fifo", "priority": 50}
+    waits = {"spins": "spin", **dict.fromkeys(("sleeps", "sleeps too", "sleeps as well"), "poll")}
+    asked = [{"name": "xsk", "label": label, "options": {**fifo, "wait": wait}} for label, wait in waits.items()]
+    lab.run(forwarders=asked, method={"name": "latency", "duration_s": 0.1, "turns": 2}, repetitions=2)
+    assert [(row["forwarder"], row["status"], row["reason"]) for row in lab.rows()] == [
+        (label, "ok", "") for label in waits
+    ]

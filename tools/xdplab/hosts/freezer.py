@@ -49,8 +49,10 @@ class Freezer:
         self._without_cgroup = False
         self._stopped: list[int] = []
 
-    def freeze(self) -> None:
-        """Returns when none of them runs.
+    def freeze(self, *, wait: bool = True) -> None:
+        """Returns when none of them runs; without `wait` when they are told to stop.
+
+        One that spins under SCHED_FIFO keeps others of its CPU from stopping, until it is told to stop itself.
 
         Raises:
             PointFailed: one cannot be stopped.
@@ -61,7 +63,7 @@ class Freezer:
                 self._without_cgroup = self._cgroup is None
             if self._cgroup is not None:
                 self._gather(self._cgroup)
-                _set(self._cgroup, frozen=True)
+                _set(self._cgroup, frozen=True, wait=wait)
             else:
                 self._stopped = list(self._processes())
                 _send(self._stopped, signal.SIGSTOP)
@@ -188,10 +190,12 @@ def _control(cgroup: Path) -> tuple[str, str, dict[bool, tuple[str, str]]]:
     raise FileNotFoundError(2, "there is no such cgroup", str(cgroup))
 
 
-def _set(cgroup: Path, *, frozen: bool) -> None:
+def _set(cgroup: Path, *, frozen: bool, wait: bool = True) -> None:
     file, seen, words = _control(cgroup)
     word, line = words[frozen]
     _write(cgroup / file, word)
+    if not wait:
+        return
     path = cgroup / seen
     wait_until(lambda: line in path.read_text(encoding="ascii").splitlines(), _TIMEOUT_S, f"{path}: {line}")
 

@@ -457,7 +457,9 @@ def _start_together(sessions: Sequence[PointSession]) -> None:
         starts = {pool.submit(session.start): session for session in sessions}
         for done in as_completed(starts):
             done.result()
-            starts[done].sleep()
+            starts[done].sleep(wait=False)
+    for session in sessions:
+        session.sleep()
     for session in sessions:
         session.wake()
         session.prove_start()

@@ -256,15 +256,15 @@ class PointSession:
             self.wake()
             self._steps.throw()
 
-    def sleep(self) -> None:
+    def sleep(self, *, wait: bool = True) -> None:
         """Its processes are frozen while others measure: they poll nothing, and the kernel forwards what comes.
 
-        Where none of them has its frames, it costs nothing awake.
+        Where none of them has its frames, it costs nothing awake. `wait`: until they are.
         """
         if self._freezer is not None and (self._forwarder.pids() or self._dut.pipeline.pods):
             self._asleep = True
             with self._failing():
-                self._freezer.freeze()
+                self._freezer.freeze(wait=wait)
 
     def wake(self) -> None:
         """The opposite, where it is asleep."""

@@ -16,7 +16,7 @@ from xdplab.model.traffic import ONE_BUFFER_BYTES
 from xdplab.testbed import Testbed, TesterPorts
 
 #: What a trial may take next to its traffic.
-_GRACE_S = 10.0
+_GRACE_S = 30.0
 
 
 class RxChoice(NamedTuple):

@@ -140,6 +140,11 @@ static int load_ours(struct forwarder *f)
 		return -errno;
 	memcpy((void *)skel->rodata->ifindexes, f->ifindexes,
 	       sizeof(f->ifindexes));
+	/* a kernel without raw tracepoints: errors just stay uncounted */
+	bpf_program__set_autoload(
+		skel->progs.xdpfwd_error,
+		libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_RAW_TRACEPOINT,
+					   NULL) == 1);
 	err = xdpfwd_bpf__load(skel);
 	if (err)
 		return err;
@@ -148,7 +153,6 @@ static int load_ours(struct forwarder *f)
 	if (err)
 		return err;
 	skel->bss->targets_id = info.id;
-	/* a kernel without raw tracepoints: errors just stay uncounted */
 	skel->links.xdpfwd_error =
 		bpf_program__attach(skel->progs.xdpfwd_error);
 	forget_warnings();

@@ -128,6 +128,19 @@ static int fill_targets(struct forwarder *f)
 	return err;
 }
 
+static int load_skeleton(struct forwarder *f, bool count_errors)
+{
+	struct xdpfwd_bpf *skel;
+
+	skel = f->skel = xdpfwd_bpf__open();
+	if (!skel)
+		return -errno;
+	memcpy((void *)skel->rodata->ifindexes, f->ifindexes,
+	       sizeof(f->ifindexes));
+	bpf_program__set_autoload(skel->progs.xdpfwd_error, count_errors);
+	return xdpfwd_bpf__load(skel);
+}
+
 static int load_ours(struct forwarder *f)
 {
 	struct bpf_map_info info = {};
@@ -135,19 +148,15 @@ static int load_ours(struct forwarder *f)
 	struct xdpfwd_bpf *skel;
 	int err;
 
-	skel = f->skel = xdpfwd_bpf__open();
-	if (!skel)
-		return -errno;
-	memcpy((void *)skel->rodata->ifindexes, f->ifindexes,
-	       sizeof(f->ifindexes));
-	/* a kernel without raw tracepoints: errors just stay uncounted */
-	bpf_program__set_autoload(
-		skel->progs.xdpfwd_error,
-		libbpf_probe_bpf_prog_type(BPF_PROG_TYPE_RAW_TRACEPOINT,
-					   NULL) == 1);
-	err = xdpfwd_bpf__load(skel);
+	err = load_skeleton(f, true);
+	if (err == -EINVAL) {
+		/* a kernel without raw tracepoints: errors stay uncounted */
+		xdpfwd_bpf__destroy(f->skel);
+		err = load_skeleton(f, false);
+	}
 	if (err)
 		return err;
+	skel = f->skel;
 	err = bpf_obj_get_info_by_fd(bpf_map__fd(skel->maps.targets), &info,
 				     &info_len);
 	if (err)

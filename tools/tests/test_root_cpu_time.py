@@ -46,22 +46,25 @@ def test_a_planted_burner_is_found_within_five_per_cent(lab: Lab, tmp_path: Path
     burns = {"name": "command", "label": "burns", "options": {"argv": argv, "redirects": True}}
     method = {"name": "latency", "duration_s": 1.0, "warmup_s": 0.1, "drain_s": 0.5}
     allowed = ["--allow-program", sys.executable]
-    for _ in range(10):  # frames of a test on another worker may come to a CPU meanwhile: whose they are nobody knows
+    planted = alone = None
+    # frames of a test on another worker may come to a CPU meanwhile, and nobody knows whose they are
+    for _ in range(20):
         done = lab.run(forwarders=[burns, "xdp"], method=method, traffic={"probe_pps": 50_000}, options=allowed)
         assert done.code == 0, done.err
         lab.assert_nothing_left()
         points = {at: point.forwarder.title for at, point in lab.newest().load().points.items()}
         found = {points[trial.point_id]: trial for trial in lab.trials() if trial.result and trial.purpose == "measure"}
-        planted, alone = found["burns"].cpu, found["xdp"].cpu
-        assert planted is not None
-        assert alone is not None
-        if planted.softirq_s is not None and alone.softirq_s is not None:
+        cpu = {title: trial.cpu for title, trial in found.items()}
+        if alone is None and cpu["xdp"] and cpu["xdp"].softirq_s is not None:
+            alone = cpu["xdp"]
+        if cpu["burns"] and cpu["burns"].softirq_s is not None:
+            planted, truth = cpu["burns"], burnt_s(log, found["burns"])
+            prices = {row["forwarder"]: row["measured"]["cpu_s_per_mframes"] for row in lab.rows()}
+        if planted and alone:
             break
-    truth = burnt_s(log, found["burns"])
+    assert planted, cpu["burns"]
+    assert alone, cpu["xdp"]
     assert truth > 2 * _TOLERANCE_S  # on a busy machine it gets little, but more than may be missed
     assert planted.forwarder_s == pytest.approx(truth, rel=_TOLERANCE, abs=_TOLERANCE_S)
     assert alone.forwarder_s < 0.01  # its loader sleeps
-    assert planted.softirq_s is not None, planted.unknown
-    assert alone.softirq_s is not None, alone.unknown
-    prices = {row["forwarder"]: row["measured"]["cpu_s_per_mframes"] for row in lab.rows()}
     assert prices["burns"]["value"] == pytest.approx(1e6 * truth / planted.frames, rel=0.5), prices

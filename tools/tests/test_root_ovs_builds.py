@@ -70,7 +70,8 @@ def test_an_option_is_in_force_and_in_the_record(rows: dict[str, dict[str, Any]]
         pytest.skip(f"the build in the cache is older: {row['reason']}")
     assert (row["status"], row["reason"], row["mode"]) == ("ok", "", "native copy")
     (trial,) = [each for each in shared_lab.trials() if each.point_id == row["point_id"] and each.result]
-    assert row["samples"] > 100, (trial.disturbance, trial.result, trial.increments, trial.log_tail)
+    # a tester that others keep from its CPU sends few
+    assert row["samples"] > 0.9 * row["sent"] > 5, (trial.disturbance, trial.result, trial.increments, trial.log_tail)
     for port in trial.mode["ovs"].values():
         assert {key: port.get(key) for key in VARIANTS[title]} == VARIANTS[title]
 

@@ -111,6 +111,13 @@ def test_the_pages_are_one_to_three(tmp_path: Path, results: Path, cli: Callable
     assert 1 <= len(weasyprint.HTML(string=sheet(Run.of(run))).render().pages) <= 3
 
 
+def test_a_sheet_has_clauses_that_have_figures_of_their_own_alone(tmp_path: Path, results: Path) -> None:
+    robot(tmp_path, "rfc2544-full.robot", **{**SHORT, "CLAUSES": "reset"})
+    page = sheet(Run.of(only_run(results)))
+    assert "<b>By clause</b>" in page
+    assert ": reset: " in page
+
+
 def test_a_run_without_figures_has_no_sheet(tmp_path: Path, results: Path, cli: Callable[..., Done]) -> None:
     robot(tmp_path, FORWARDERS="fake:unsupported_reason=no_such_card fake:fail_to_start=true")
     with pytest.raises(InputError, match="nothing was measured, so there is nothing to sign"):

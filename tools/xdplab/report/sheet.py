@@ -4,7 +4,7 @@
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,7 +70,7 @@ def sheet(run: Run, operator: str = "") -> str:
         InputError: nothing was measured.
     """
     record = run.record
-    measured = in_order(run.method, [point for point in run.points if point.repetitions])
+    measured = in_order(run.method, [point for point in run.points if _has_figures(point)])
     if not measured:
         raise InputError(f"{run.name}: nothing was measured, so there is nothing to sign")
     figures = [each for each in run.method.figures if any(each.key in point.measured for point in measured)]
@@ -84,7 +84,8 @@ def sheet(run: Run, operator: str = "") -> str:
             rows=[_row(point, figures[:_MOST_FIGURES]) for point in measured[:_MOST_ROWS]],
             figures=figures[:_MOST_FIGURES],
             left_out=max(0, len(measured) - _MOST_ROWS),
-            unmeasured=[point for point in run.points if not point.repetitions],
+            clauses=[(point, line) for point in measured[:_MOST_ROWS] if (line := "; ".join(_clauses(point)))],
+            unmeasured=[point for point in run.points if not _has_figures(point)],
             remarks=run.method.remarks(record),
             about={title: record.forwarders.get(title, "") for title in _titles(measured)},
             boxes=drawing(record),
@@ -95,6 +96,19 @@ def sheet(run: Run, operator: str = "") -> str:
             made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         )
     )
+
+
+def _has_figures(point: PointSummary) -> bool:
+    """Some clauses have figures of their own alone, and no repetition of a trial's."""
+    return bool(point.repetitions) or point.status in ("ok", "partial")
+
+
+def _clauses(point: PointSummary) -> Iterator[str]:
+    """Clauses of a method that tell what they found in a line (`Method.point_figures`)."""
+    for name in type(point.figures).model_fields:
+        found = getattr(point.figures, name)
+        if callable(text := getattr(found, "text", None)) and (line := text()):
+            yield f"{name.replace('_', ' ')}: {line}"
 
 
 def checksum(path: Path) -> str:
@@ -140,7 +154,7 @@ def _row(point: PointSummary, figures: Sequence[Figure]) -> dict[str, Any]:
         "settings": ", ".join(point.settings),
         "cells": [_cell(point, each) for each in figures],
         "loss": point.loss_text,
-        "repetitions": point.repetitions,
+        "repetitions": point.repetitions or point.begun - point.failed,
         "status": point.status,
     }
 

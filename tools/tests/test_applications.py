@@ -22,7 +22,7 @@ from xdplab.methods.applications import (
     price_of,
     sockperf,
 )
-from xdplab.methods.applications.diagnosis import Tried, diagnose, what_stays_off
+from xdplab.methods.applications.diagnosis import Tried, diagnose, unavailable_offloads
 from xdplab.methods.applications.ends import Ends, TcpCounts
 from xdplab.methods.applications.price import busy_cpus
 from xdplab.methods.applications.programs import Broken, Outcome, iperf3_outcome, sockperf_outcome
@@ -78,20 +78,24 @@ def test_default_offloads_are_those_that_the_other_end_leaves_on(monkeypatch: py
     """As a veth has them when it is made: one that is switched off is named and refuses nothing."""
     on = {"a0": {"tx-checksumming": "on"}, "c0": {"tx-checksumming": "on", "tcp-segmentation-offload": "on"}}
     monkeypatch.setattr(ends_module, "features", lambda _, ifname: on[ifname])
-    a0, c0 = (SimpleNamespace(host=None, ifname=ifname) for ifname in on)
-    asked = Ends(a0, c0, (), features_of("default"), as_far_as_it_goes=True)  # type: ignore[arg-type]
+    monkeypatch.setattr(diagnosis, "is_veth", lambda host, _: host == "veth")
+    a0, c0 = (SimpleNamespace(host="veth", ifname=ifname) for ifname in on)
+    ports = (SimpleNamespace(role="b0"), SimpleNamespace(role="b1"))
+    asked = Ends(a0, c0, ports, features_of("default"), best_effort=True)  # type: ignore[arg-type]
     asked.verify()
-    assert asked.in_force().offloads == ("checksum",)
+    assert asked.without_unavailable().offloads == ("checksum",)
     said = "segmentation offload (TSO) stays off at a0: "
-    assert (
-        what_stays_off(asked, native=True) == f"{said}the XDP program in native mode at the other end switches it off"
-    )
-    assert what_stays_off(asked, native=False) == f"{said}the driver has it fixed"
+    program = f"{said}the XDP program in native mode at the other end switches it off"
+    driver = f"{said}the driver does not switch it on"
+    assert unavailable_offloads(asked, ["b0", "b1"]) == program
+    assert {unavailable_offloads(asked, native) for native in ([], ["b1"])} == {driver}
+    a0.host = "a card"
+    assert unavailable_offloads(asked, ["b0"]) == driver
     with pytest.raises(Unsupported, match="tcp-segmentation-offload stays off at a0"):
-        replace(asked, as_far_as_it_goes=False).verify()
+        replace(asked, best_effort=False).verify()
     on["a0"]["tcp-segmentation-offload"] = "on"
-    assert not what_stays_off(asked, native=True)
-    assert asked.in_force() == asked
+    assert not unavailable_offloads(asked, ["b0"])
+    assert asked.without_unavailable() == asked
 
 
 def test_a_pipeline_that_routes_is_refused() -> None:

@@ -202,7 +202,7 @@ def test_what_does_not_freeze_is_said(kernel: Kernel, made: Freezer, kind: str) 
     made.thaw()
 
 
-def test_several_are_told_before_one_is_waited_for(kernel: Kernel, made: Freezer) -> None:
+def test_freeze_without_wait_returns_before_processes_are_frozen(kernel: Kernel, made: Freezer) -> None:
     kernel.mount("v2")
     kernel.stuck = True  # one of another cgroup has the CPU
     made.freeze(wait=False)

@@ -272,8 +272,8 @@ def test_searches_advance_side_by_side(results: Path, lab: Lab) -> None:
     assert changes > min(order.count(first), order.count(second)) / 2
 
 
-def test_who_spins_under_sched_fifo_keeps_nobody_of_its_cpu_awake(lab: Lab) -> None:
-    """Each is told to sleep before one is waited for: those of the same priority run when it leaves the CPU."""
+def test_a_busy_loop_under_sched_fifo_does_not_delay_freezing(lab: Lab) -> None:
+    """Processes of the same priority on its CPU run, and so freeze, only once the loop itself is frozen."""
     fifo = {"policy": "fifo", "priority": 50}
     waits = {"spins": "spin", **dict.fromkeys(("sleeps", "sleeps too", "sleeps as well"), "poll")}
     asked = [{"name": "xsk", "label": label, "options": {**fifo, "wait": wait}} for label, wait in waits.items()]

@@ -50,9 +50,9 @@ class Freezer:
         self._stopped: list[int] = []
 
     def freeze(self, *, wait: bool = True) -> None:
-        """Returns when none of them runs; without `wait` when they are told to stop.
+        """Returns when all are frozen; without `wait`, as soon as that is requested.
 
-        One that spins under SCHED_FIFO keeps others of its CPU from stopping, until it is told to stop itself.
+        A busy loop under SCHED_FIFO delays the freezing of other processes on its CPU until its own is requested.
 
         Raises:
             PointFailed: one cannot be stopped.

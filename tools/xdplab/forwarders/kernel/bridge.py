@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Literal
 
 from xdplab.forwarders.base import Counting, Dut
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing, add_spare_link, port_change
+from xdplab.forwarders.kernel.xdp import start_xdpfwd
 from xdplab.forwarders.pods import ON_VETH, Pods, hops
 from xdplab.forwarders.process import EventProcess, Instance, InstanceForwarder
 from xdplab.forwarders.work import VLAN, VNI, VXLAN_PORT, sides
 from xdplab.hosts import Host
-from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.bpf import why_not_built
 from xdplab.hosts.kernel import ip_batch
 from xdplab.model import Model, PointFailed, Unsupported, do_each
 from xdplab.model.pipeline import SIZED
@@ -44,11 +45,8 @@ class _Bridge(Instance):
         Raises:
             PointFailed: it did not start.
         """
-        dut, output = self.dut, self.dut.rundir / "xdpfwd.out"
-        ports = [f"--if{number}={port.ifname}" for number, port in enumerate(dut.ports)]
-        argv = [built("xdpfwd", dut.host), *ports, f"--mode={mode}", "--pass"]
-        running = dut.host.start(argv, log=dut.rundir / "xdpfwd.log", stdout=output, cpus=dut.layout.housekeeping)
-        self._pass = EventProcess(self.name, "xdpfwd", dut, running, output)
+        running, output = start_xdpfwd(self.dut, [port.ifname for port in self.dut.ports], mode, ["--pass"])
+        self._pass = EventProcess(self.name, "xdpfwd", self.dut, running, output)
         self._pass.until_ready(5.0)
 
     def start(self) -> None:

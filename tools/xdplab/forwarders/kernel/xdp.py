@@ -2,7 +2,7 @@
 """XDP_REDIRECT between two ports, by `bpf/xdpfwd`, or what an XDP program of the user's does."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -39,6 +39,17 @@ class XdpOptions(Model):
         if self.section and not self.object:
             raise ValueError("section: it is one of object=FILE, which is missing")
         return self
+
+
+def start_xdpfwd(
+    dut: Dut, ifnames: Iterable[str], mode: str, flags: Iterable[str], number: int = 0
+) -> tuple[Running, Path]:
+    """Start `bpf/xdpfwd` on one or two interfaces, `mode` native or generic; and the file that it writes events to."""
+    output = dut.rundir / f"xdpfwd{number}.out"
+    ports = [f"--if{index}={ifname}" for index, ifname in enumerate(dict.fromkeys(ifnames))]
+    argv = [built("xdpfwd", dut.host), *ports, f"--mode={mode}", *flags]
+    log = dut.rundir / f"xdpfwd{number}.log"
+    return dut.host.start(argv, log=log, stdout=output, cpus=dut.layout.housekeeping), output
 
 
 class _Redirect(EventProcess):
@@ -101,18 +112,7 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
         if self.options.section:
             flags.append(f"--section={self.options.section}")
         for number, pair in enumerate(ends):
-            output = dut.rundir / f"xdpfwd{number}.out"
-            running = dut.host.start(
-                [
-                    built("xdpfwd", dut.host),
-                    *(f"--if{index}={ifname}" for index, ifname in enumerate(dict.fromkeys(pair))),
-                    f"--mode={self.options.mode}",
-                    *flags,
-                ],
-                log=dut.rundir / f"xdpfwd{number}.log",
-                stdout=output,
-                cpus=dut.layout.housekeeping,
-            )
+            running, output = start_xdpfwd(dut, pair, self.options.mode, flags, number)
             if number:
                 self.instance.add(EventProcess(self.name, "xdpfwd", dut, running, output))
             else:

@@ -15,7 +15,7 @@ from xdplab.measure.method import MethodResult, Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.applications import sockperf
-from xdplab.methods.applications.diagnosis import diagnose, what_stays_off
+from xdplab.methods.applications.diagnosis import diagnose, unavailable_offloads
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.price import BusyCpus
 from xdplab.methods.applications.programs import NEEDS, Outcome, Programs, missing
@@ -186,11 +186,12 @@ class Applications(CountingMethod[ApplicationsSpec]):
         mtu = min(link_mtu(port.host, port.ifname) for port in ends.forwarders or ends.ports)
         in_use = mode_in_use(session.forwarder, dut)
         mode = mode_name(in_use)
-        switched_off = what_stays_off(ends, native=any(each["mode"] == "native" for each in in_use["xdp"].values()))
-        found = diagnose(self._programs(session, ends.in_force()), mtu, mode)
+        native = [name for name, each in in_use["xdp"].items() if each["mode"] == "native"]
+        unavailable = unavailable_offloads(ends, native)
+        found = diagnose(self._programs(session, ends.without_unavailable()), mtu, mode)
         if found and found.breaks:
             raise Unsupported(found.text)
-        if words := "; ".join(filter(None, [switched_off, found.text if found else ""])):
+        if words := "; ".join(filter(None, [unavailable, found.text if found else ""])):
             session.record_figures(DIAGNOSIS, Diagnosis(finding=words))
         idle = session.forwarder.ineffective()
         if idle:
@@ -210,8 +211,8 @@ class Applications(CountingMethod[ApplicationsSpec]):
         client, server = dut.peers
         named = str(setting(point.levels, "offloads"))
         offloads, mtu = features_of(named), int(setting(point.levels, "mtu"))
-        as_far_as_it_goes = named == DEFAULT_OFFLOADS
-        return Ends(client, server, dut.ports, offloads, mtu, self.spec.tag(offloads), as_far_as_it_goes)
+        best_effort = named == DEFAULT_OFFLOADS
+        return Ends(client, server, dut.ports, offloads, mtu, self.spec.tag(offloads), best_effort)
 
     def _programs(self, session: Session, ends: Ends) -> Programs:
         return Programs(ends, self.spec, session.dut.layout, _folder(session.dut))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why TCP does not come through, or is slow: what the ports are set to is changed, one thing at a time, and tried."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
+from xdplab.hosts.kernel import is_veth
 from xdplab.methods.applications.ends import Ends, TcpCounts
 from xdplab.methods.applications.programs import Broken, Programs
 from xdplab.methods.applications.spec import Direction, Feature, Workload
@@ -163,13 +164,19 @@ def _apply_all(ends: Ends, forwarder_mtu: int) -> None:
         ends.set_mtu(forwarder_mtu)
 
 
-def what_stays_off(ends: Ends, *, native: bool) -> str:
-    """Offloads that a container's veth has and these ports have not, and what switches them off; "": none is."""
-    ports: dict[Feature, list[str]] = {}
-    for port, feature in ends.stay_off():
-        ports.setdefault(feature, []).append(port.ifname)
-    why = "the XDP program in native mode at the other end switches it off" if native else "the driver has it fixed"
-    return "; ".join(f"{_WORDS[feature]} stays off at {' and '.join(names)}: {why}" for feature, names in ports.items())
+def unavailable_offloads(ends: Ends, native: Collection[str]) -> str:
+    """Offloads of a container's veth that these ports do not have, and why; "": none is missing.
+
+    `native`: roles of the forwarder's ports that have an XDP program in native mode.
+    """
+    ports: dict[tuple[Feature, str], list[str]] = {}
+    for port, feature in ends.unavailable():
+        other = ends.forwarders[ends.ports.index(port)].role if ends.forwarders else ""
+        by_veth = other in native and is_veth(port.host, port.ifname)
+        by_program = "the XDP program in native mode at the other end switches it off"
+        why = by_program if by_veth else "the driver does not switch it on"
+        ports.setdefault((feature, why), []).append(port.ifname)
+    return "; ".join(f"{_WORDS[it]} stays off at {' and '.join(names)}: {why}" for (it, why), names in ports.items())
 
 
 def _generic(mode: str) -> str:

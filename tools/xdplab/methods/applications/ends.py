@@ -69,8 +69,8 @@ class Ends:
     #: 0: as it is.
     mtu: int = 0
     vlan: int | None = None
-    #: Offloads may stay off.
-    as_far_as_it_goes: bool = False
+    #: Offloads that cannot be switched on are left off.
+    best_effort: bool = False
 
     @property
     def ports(self) -> tuple[Port, Port]:
@@ -139,23 +139,23 @@ class Ends:
         Raises:
             Unsupported: a driver has it fixed, or veth has switched it off for the forwarder's XDP program.
         """
-        for port, feature in () if self.as_far_as_it_goes else self.stay_off():
+        for port, feature in () if self.best_effort else self.unavailable():
             raise Unsupported(
                 f"offloads: {_SHOWN[feature]} stays off at {port.ifname}: its driver has it fixed, or it is a "
                 "veth whose other end carries an XDP program in native mode"
             )
 
-    def stay_off(self) -> list[tuple[Port, Feature]]:
-        """Ports with an offload that is wanted there and is off."""
+    def unavailable(self) -> list[tuple[Port, Feature]]:
+        """Ports with an offload that was asked for and is off."""
         return [
             (port, feature)
             for port, feature in self._switched()
             if feature in self.offloads and features(port.host, port.ifname).get(_SHOWN[feature]) != "on"
         ]
 
-    def in_force(self) -> "Ends":
+    def without_unavailable(self) -> "Ends":
         """The same with the offloads alone that are on at both ports."""
-        off = {feature for _, feature in self.stay_off()}
+        off = {feature for _, feature in self.unavailable()}
         return replace(self, offloads=tuple(each for each in self.offloads if each not in off))
 
     def set_mtu(self, mtu: int) -> None:

@@ -177,15 +177,14 @@ def test_an_application_of_somebody_s(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_frames_that_a_trial_loses_are_found_in_the_fill_ring(lab: Lab) -> None:
-    """64 frames wait for bursts of 150."""
+    """64 frames wait for bursts of 1,500."""
     done = lab.run(
         forwarders=["xsk:fill_ring=64,frames=512"],
-        traffic={"probe_pps": 1000, "load_pps": 15000, "departures": "burst:150"},
+        traffic={"probe_pps": 1000, "load_pps": 150000, "departures": "burst:1500"},
     )
     assert done.code in (0, 1), done.err
     (row,) = lab.rows()
     assert row["status"] == "ok"
-    assert row["loss_ratio"] > 0.001
     said = re.fullmatch(
         r"of [\d,]+ frames A→C ([\d,]+) were lost: [\d,]+ redirects by map targets at key 0 failed: ENOMEM "
         r"\(the socket's fill ring is empty\), AF_XDP socket 1 of 2 counted rx_dropped ([\d,]+) and "

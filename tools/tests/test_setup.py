@@ -2,6 +2,7 @@
 """ci/setup where programs only note that they were called: what it builds and installs, and what it says if not."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,8 +34,12 @@ class Checkout:
         python = folder / ".venv/bin/python"
         python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n', encoding="ascii")
         python.chmod(0o755)
-        stamp = "cat pyproject.toml ci/constraints.txt <(pwd) | sha256sum | cut -d' ' -f1 > .venv/.stamp"
-        subprocess.run(["bash", "-c", stamp], cwd=folder, check=True)
+        self.has("all,lab,test")
+
+    def has(self, extras: str) -> None:
+        """These are in .venv."""
+        digest = "$(cat pyproject.toml ci/constraints.txt <(pwd) | sha256sum | cut -d' ' -f1)"
+        subprocess.run(["bash", "-c", f'echo "{digest} {extras}" >.venv/.stamp'], cwd=self.folder, check=True)
 
     def program(self, name: str, code: int = 0) -> None:
         path = self.folder / name
@@ -115,8 +120,29 @@ def test_pip_installs_only_what_uv_does_not_and_that_is_said(code: int, checkout
     done = checkout.make("latency")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(checkout.called(".venv/bin/uv")) == 1
-    by_pip = [line for line in checkout.called(".venv/bin/python") if "--editable .[sheet,sweeps,vpp,lab,test]" in line]
+    by_pip = [line for line in checkout.called(".venv/bin/python") if "--editable .[all]" in line]
     assert (len(by_pip), "uv installed nothing" in done.stdout) == (code, bool(code))
+
+
+@pytest.mark.parametrize(
+    ("target", "there", "installed"),
+    [
+        ("latency", "", ["all"]),
+        ("latency", "all", []),
+        ("latency", "all,lab,test", []),
+        ("test", "all", ["all,lab,test"]),
+        ("test", "all,lab,test", []),
+    ],
+)
+def test_what_only_tests_need_comes_with_the_tests(
+    target: str, there: str, installed: list[str], checkout: Checkout
+) -> None:
+    checkout.without_environment()
+    checkout.program(".venv/bin/uv")
+    checkout.has(there)
+    assert checkout.make(target).returncode == 0
+    called = "\n".join(checkout.called(".venv/bin/uv"))
+    assert re.findall(r"--editable \.\[(.*)\]", called) == installed
 
 
 def test_what_fails_ends_what_runs_beside_it(checkout: Checkout) -> None:

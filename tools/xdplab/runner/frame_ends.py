@@ -174,6 +174,10 @@ class _Way:
     def many(self, frames: float) -> bool:
         return frames >= self.least
 
+    def only_missing(self, frames: float) -> bool:
+        """Frames that came through are not among them: of AF_PACKET's, the stack drops what a socket has a copy of."""
+        return self.many(frames) and frames <= self.sent - self.received / 2
+
     @property
     def into_sockets(self) -> int:
         """Frames that the ingress port's program has redirected to AF_XDP sockets."""
@@ -241,8 +245,9 @@ def where_a_frame_ends(
 
 
 def _sentence(way: _Way, said: str) -> str:
-    lost = f" {way.sent - way.received:,} were lost:" if way.received else ","
-    return f"of {way.sent:,} frames {way.path.name}{lost} {said or 'and no hop counts them'}"
+    lost = f" {way.sent - way.received:,} were lost" if way.received else ""
+    colon = ":" if lost and said else ","
+    return f"of {way.sent:,} frames {way.path.name}{lost}{colon} {said or 'and no hop counts them'}"
 
 
 def _trial(send: Callable[[TrialSpec], TrialResult], spec: TrialSpec) -> Sent:
@@ -408,13 +413,13 @@ def _in_the_stack(way: _Way) -> Iterator[str]:
     """What the host's own stack did with them."""
     if way.many(way.frames(way.path.egress, "tx")) and not way.received:
         return
-    drops = [each for each in way.ends.ends if each["kind"] == "drop" and way.many(each["frames"])]
+    drops = [each for each in way.ends.ends if each["kind"] == "drop" and way.only_missing(each["frames"])]
     reasons = [
         f"{each['frames']:,} {each['reason'].removeprefix('SKB_DROP_REASON_') or 'without a reason'}"
         f"{' in ' + each['function'] if each['function'] else ''}"
         for each in drops
     ]
-    reasons += [f"{name} {count:,}" for name, count in way.snmp.items() if way.many(count)]
+    reasons += [f"{name} {count:,}" for name, count in way.snmp.items() if way.only_missing(count)]
     if reasons or not way.received:
         why = f" ({', '.join(reasons)})" if reasons else ""
         yield f"and ended in B's own stack{why}"

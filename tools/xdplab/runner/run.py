@@ -123,6 +123,8 @@ class StudyRun:
         self._failed = False
         #: Of what was put back on ports: each is noted once.
         self._noted: set[str] = set()
+        #: Points of which it is known where they lose frames.
+        self._explained: set[str] = set()
 
     def execute(self) -> RunOutcome:
         """Carry the run out. `Interrupted` and errors that end it early are returned after everything is put back.
@@ -431,6 +433,7 @@ class StudyRun:
                 progress=lambda line: self._listener.progress(name + line.lstrip()),
                 freezer=freezer,
                 instance=instance,
+                explained=self._explained,
             )
         )
 

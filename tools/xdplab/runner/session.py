@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
@@ -89,6 +89,8 @@ class SessionContext:
     freezer: Freezer | None = None
     #: Which start of it this is in its repetition, from 0 on.
     instance: int = 0
+    #: Points of the run of which it is known where they lose frames.
+    explained: set[str] = field(default_factory=set)
 
 
 class PointSession:
@@ -141,8 +143,9 @@ class PointSession:
         self._reason = ""
         self._tail: tuple[str, ...] = ()
         self._link: LinkLost | None = None
-        #: Whether it is known where a trial of it has lost frames.
-        self._loss_explained = False
+        #: Whether a lossy trial of this repetition was repeated, and points for which one found where frames end.
+        self._lossy_repeated = False
+        self._explained = context.explained
         #: Whether nothing more is measured, and whether that has been raised.
         self._over = self._raised = False
         self._freezer = context.freezer
@@ -463,20 +466,23 @@ class PointSession:
     ) -> str:
         """Of the first trial of a repetition that lost more than `REPORTED_LOSS`: where, by a short one like it.
 
-        Not of what has no load, which is lost on purpose, nor within a trial that a method follows frames in, between
-        which it lets others: these would be among them.
+        It takes a second, so once it is known of a point, not again. Not of what has no load, which is lost on
+        purpose, nor within a trial that a method follows frames in, between which it lets others: these would be
+        among them.
         """
         ours = purpose == "measure" or not self._method.lets_others
         paced = spec.offered_pps is not None and not any(stream.new_flows for stream in spec.streams)
         restarted = result.restart_own_ns is not None or spec.link_changes
-        if self._loss_explained or not (ours and paced) or restarted or self._tester.simulated:
+        if self._lossy_repeated or not (ours and paced) or restarted or self._tester.simulated:
             return ""
-        if result.lost <= REPORTED_LOSS * result.sent or not result.streams:
+        if result.lost <= REPORTED_LOSS * result.sent or not result.streams or self.point.id in self._explained:
             return ""
-        self._loss_explained = True
+        self._lossy_repeated = True
         short = spec.model_copy(update={"duration_s": min(spec.duration_s, _LOSSY_S), "warmup_s": 0.0})
         tester = tester_ports_of(self._testbed, self.point)
         found = where_frames_end(self._forwarder, self._dut, tester, self.send, short)
+        if found:
+            self._explained.add(self.point.id)
         return found or sockets_lost(before, after, result)
 
     def _run_with_restart(self, spec: TrialSpec, after_s: float, trial: str) -> TrialResult:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 #: Threads of the kernel that carry frames.
 _CARRIERS = ("ksoftirqd/", "napi/", "irq/")
 _KTHREADD = 2
+#: Of each thread of the kernel, as long as it is there at each look: to read them all takes longer than all else.
+_names: dict[str, str] = {}
 
 
 class CpuTimes(NamedTuple):
@@ -31,27 +33,54 @@ class CpuTimes(NamedTuple):
 def cpu_times(pids: Sequence[int], others: bool) -> CpuTimes:
     """Of now; what ends meanwhile is left out."""
     found = CpuTimes({}, {}, {})
+    of_kernel = _kernel_threads()
+    for gone in _names.keys() - of_kernel:
+        del _names[gone]
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
         try:
-            parent, session, comm = _identity(name)
+            if name in of_kernel:
+                if name not in _names:
+                    _names[name] = _read(f"/proc/{name}/comm")
+                group = found.kernel if _names[name].startswith(_CARRIERS) else found.others
+            else:
+                group = found.own if int(name) in pids or _session(name) in pids else found.others
         except OSError:
             continue
-        if parent == _KTHREADD:
-            group = found.kernel if comm.startswith(_CARRIERS) else found.others
-        else:
-            group = found.own if int(name) in pids or session in pids else found.others
         if group is not found.others or others:
             group.update(_threads(name))
     return found
 
 
-def _identity(pid: str) -> tuple[int, int, str]:
-    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    fields = text[text.rindex(")") + 2 :].split()
-    return int(fields[1]), int(fields[3]), text[text.index("(") + 1 : text.rindex(")")]
+def _kernel_threads() -> frozenset[str]:
+    """Process ids, of which most are: one file has them all."""
+    try:
+        return frozenset(_read(f"/proc/{_KTHREADD}/task/{_KTHREADD}/children").split())
+    except OSError:  # no CONFIG_PROC_CHILDREN, or a PID namespace, in which there are none
+        return frozenset(name for name in os.listdir("/proc") if name.isdecimal() and _parent(name) == _KTHREADD)
+
+
+def _parent(pid: str) -> int | None:
+    try:
+        return int(_stat(pid)[1])
+    except OSError:
+        return None
+
+
+def _session(pid: str) -> int:
+    return int(_stat(pid)[3])
+
+
+def _stat(pid: str) -> list[str]:
+    """Fields behind the name, state first (proc_pid_stat(5))."""
+    text = _read(f"/proc/{pid}/stat")
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def _threads(pid: str) -> Iterator[tuple[int, int]]:

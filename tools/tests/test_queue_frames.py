@@ -88,22 +88,37 @@ def b0(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 def proven(b0: Host, send: Any, a0: Host, **forwarder: Any) -> str:
     """Why nothing comes through."""
+    with pytest.raises(PointFailed) as failed:
+        prove(b0, send, a0, **forwarder)
+    return str(failed.value)
+
+
+def prove(b0: Host, send: Any, a0: Host, **given: Any) -> None:
     hosts: dict[str, Any] = {"a0": a0, "b0": b0}
     first, port = (Port(role, host, "p0", f"02:00:00:00:00:0{role[1]}", 1500) for role, host in hosts.items())
     last = Port("c0", a0, "TRex port 0", "", 1500, trex=0)  # type: ignore[arg-type]
-    given: Any = {
-        "name": "mine",
-        "one_way": False,
-        "silent_s": 0.0,
-        "crashed": lambda: None,
-        "pids": lambda: (),
-        **forwarder,
-    }
+    own = {"name": "mine", "one_way": False, "silent_s": 0.0, "crashed": lambda: None, "pids": lambda: (), **given}
+    forwarder: Any = SimpleNamespace(**own)
     at: Any = SimpleNamespace(path=Way.THROUGH, pipeline=Pipeline(), traffic=SimpleNamespace(smallest=64, headers={}))
     dut: Any = SimpleNamespace(host=b0, ports=(port,), rundir=Path("/nowhere"), queues=2)
-    with pytest.raises(PointFailed) as failed:
-        prove_path(at, SimpleNamespace(**given), send, dut=dut, tester=TesterPorts(first, last), lasting=False)
-    return str(failed.value)
+    prove_path(at, forwarder, send, dut=dut, tester=TesterPorts(first, last), lasting=False)
+
+
+@pytest.mark.parametrize("waited_s", [0.5, 60.0])
+def test_frames_that_come_late_prove_the_path(waited_s: float, b0: Host) -> None:
+    """Those that hops are asked about all come through; then a proof with their time is tried once more."""
+    a0 = Host()
+
+    def send(spec: Any) -> Any:
+        asked_about = any(stream.count for stream in spec.streams)
+        came = asked_about or spec.drain_s >= waited_s
+        counts = {"sent": 200, "received": 200 * came, "lost": 200 * (not came)}
+        return result(*(stream([], **counts, direction=each.direction) for each in spec.streams))
+
+    if waited_s < 1:
+        prove(b0, send, a0)
+    else:
+        assert proven(b0, send, a0) == "mine: no frame came through forward or backward within 0 s"
 
 
 def test_frames_that_come_to_a_queue_without_a_socket_are_found_there(b0: Host) -> None:

@@ -13,8 +13,9 @@ from xdplab_cost.guest import Boot
 
 #: From here on addresses are the kernel's.
 _KERNEL = 1 << 63
-#: Where modules and BPF programs are (Documentation/arch/x86/x86_64/mm.rst).
-_MODULES_BEGIN = 0xFFFFFFFFC0000000
+#: From here on are modules and BPF programs: 1 GiB behind a kernel that can be moved at boot, 512 MiB behind another
+#: (arch/x86/include/asm/page_64_types.h: KERNEL_IMAGE_SIZE). Neither is moved here (nokaslr), nor that large.
+_MODULES_BEGIN = 0xFFFFFFFFA0000000
 #: Function of all BPF programs.
 _PROGRAM = "bpf:program"
 #: Turned over in the address of a string move, what was counted is the bytes that it moved (count.c).

@@ -105,14 +105,16 @@ class GateResult(Model):
     def _interval(self) -> str:
         if self.slowdown is None:
             return "no pair of repetitions yet"
-        low, high = (_change(end) if end is not None else "unknown" for end in (self.low, self.high))
+        digits = 2 if self.seeds else 1  # an instruction of some thousand
+        change = _change(self.slowdown, digits)
+        low, high = (_change(end, digits) if end is not None else "unknown" for end in (self.low, self.high))
         if self.seeds:
-            return f"{_change(self.slowdown)}, {low} to {high} over {self.seeds} seeds of each"
-        return f"{_change(self.slowdown)}, {100 * self.confidence:g} % interval {low} to {high}, {self.rounds} rounds"
+            return f"{change}, {low} to {high} over {self.seeds} seeds of each"
+        return f"{change}, {100 * self.confidence:g} % interval {low} to {high}, {self.rounds} rounds"
 
 
-def _change(slowdown: float) -> str:
-    return f"{100 * (slowdown - 1):+.1f} %"
+def _change(slowdown: float, digits: int) -> str:
+    return f"{100 * (slowdown - 1):+.{digits}f} %"
 
 
 def check_figure(method: Method[Any], metric: str) -> None:

@@ -19,8 +19,9 @@ def junit(found: GateResult) -> str:
 def markdown(found: GateResult) -> str:
     """A summary for a pull request."""
     name = f"{found.figure} ({found.metric})"
+    shown = _counted if found.seeds else _measured
     rows = "".join(
-        f"| {label} | `{side.forwarder}` | {_cell(side.value)} | {_cell(side.low)} to {_cell(side.high)} |\n"
+        f"| {label} | `{side.forwarder}` | {shown(side.value)} | {shown(side.low)} to {shown(side.high)} |\n"
         for label, side in ((BASE, found.base), (NEW, found.new))
     )
     return (
@@ -60,8 +61,13 @@ def _basis(found: GateResult) -> str:
     return f"{rounds}; a wrong verdict has a chance of at most {percent(found.wrong)}."
 
 
-def _cell(value: float | None) -> str:
+def _measured(value: float | None) -> str:
     return "-" if value is None else significant(value)
+
+
+def _counted(value: float | None) -> str:
+    """Not rounded to a change that is found."""
+    return "-" if value is None else f"{value:,.1f}"
 
 
 def bencher(found: GateResult) -> dict[str, dict[str, dict[str, float]]]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGINT, SIGTERM, SIGHUP: what was measured is kept, the testbed is free, exit code 130; the third gives up."""
 
+import contextlib
 import fcntl
 import os
 import select
@@ -19,6 +20,7 @@ from lab import studies
 from lab.command import BIN, finish, start, wait_for
 
 from xdplab.hosts import LocalHost
+from xdplab.hosts.signals import check_interrupted
 from xdplab.model import Interrupted, XdplabError
 from xdplab.runner import deferred, interruptible
 
@@ -56,6 +58,16 @@ def test_a_signal_waits_until_clean_up_has_ended() -> None:
     with interruptible(), pytest.raises(Interrupted, match="SIGTERM"):
         clean_up()
     assert steps == ["inner", "nested", "after nested"]
+
+
+def test_a_signal_that_is_taken_for_an_error_is_raised_before_the_next_trial() -> None:
+    with interruptible():
+        check_interrupted()
+        with contextlib.suppress(XdplabError):
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(Interrupted, match="SIGINT"):
+            check_interrupted()
+    check_interrupted()  # another run of this process
 
 
 def test_a_signal_while_a_process_is_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from lab.records import result, stream
 
 from xdplab.hosts.base import Completed
 from xdplab.hosts.queue_frames import by_queue, driver_counters, moved
-from xdplab.model import Path as Way, Pipeline, PointFailed
+from xdplab.model import Interrupted, Path as Way, Pipeline, PointFailed
 from xdplab.runner.proof import prove_path
 from xdplab.testbed import Port, TesterPorts
 
@@ -119,6 +119,18 @@ def test_frames_that_come_late_prove_the_path(waited_s: float, b0: Host) -> None
         prove(b0, send, a0)
     else:
         assert proven(b0, send, a0) == "mine: no frame came through forward or backward within 0 s"
+
+
+def test_an_interruption_is_no_reason(b0: Host) -> None:
+    """Also while hops are asked, whose errors are told."""
+
+    def send(spec: Any) -> Any:
+        if any(stream.count for stream in spec.streams):
+            raise Interrupted("ended by SIGINT")
+        return result(*(stream([], sent=200, received=0, lost=200, direction=each.direction) for each in spec.streams))
+
+    with pytest.raises(Interrupted):
+        prove(b0, send, Host())
 
 
 def test_frames_that_come_to_a_queue_without_a_socket_are_found_there(b0: Host) -> None:

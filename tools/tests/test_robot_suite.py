@@ -46,7 +46,7 @@ def test_the_latency_suite_passes_on_the_simulated_testbed(tmp_path: Path, resul
     assert "FAIL" not in {status for status, _ in tests.values()}
     run = studies.only_run(results)
     assert run.report.is_file()
-    assert len(studies.measured(run.trials())) == 24  # 2 forwarders, 2 rounds, 3 turns, 2 loads
+    assert len(studies.measured(run.trials())) == 32  # 2 forwarders, 2 rounds, 4 turns, 2 loads
 
 
 @pytest.mark.parametrize(

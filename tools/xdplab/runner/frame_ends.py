@@ -16,7 +16,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import link_counters
 from xdplab.hosts.queue_frames import by_queue, driver_counters, moved
 from xdplab.hosts.xdp_ends import XdpEnds, watched
-from xdplab.model import LinkLost, TrialResult, TrialSpec, XdplabError
+from xdplab.model import Interrupted, LinkLost, TrialResult, TrialSpec, XdplabError
 from xdplab.runner.counters import added
 from xdplab.testbed import Port, TesterPorts
 
@@ -215,7 +215,7 @@ def where_frames_end(
                 continue
             said = ", ".join(_story(way))
             hints |= dict.fromkeys(_hints(way))
-        except LinkLost:
+        except (LinkLost, Interrupted):
             raise
         except XdplabError as exc:
             return f"what hops count of frames {path.name} cannot be read: {exc}"
@@ -238,7 +238,7 @@ def where_a_frame_ends(
         if way.received >= way.sent:
             return ""
         return "; ".join([_sentence(way, ", ".join(_story(way))), *_hints(way)])
-    except LinkLost:
+    except (LinkLost, Interrupted):
         raise
     except XdplabError as exc:
         return f"what hops count of frames {path.name} cannot be read: {exc}"

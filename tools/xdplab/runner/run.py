@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.hosts.freezer import Freezer
-from xdplab.hosts.signals import deferred, interruptible
+from xdplab.hosts.signals import check_interrupted, deferred, interruptible
 from xdplab.hosts.waiting import run_parallel
 from xdplab.knobs import make_knob
 from xdplab.model import (
@@ -322,6 +322,7 @@ class StudyRun:
             else:
                 self._listener.starting(group[0].point, group[0].number, number + 1, len(order), left_s)
                 self._measure(group[0])
+            check_interrupted()
             number += len(group)
             round_over = at + 1 == len(groups) or groups[at + 1][0].number != group[0].number
             if round_over and self._job.enough(group[0].number + 1, self._failed):

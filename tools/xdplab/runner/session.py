@@ -19,7 +19,7 @@ from xdplab.forwarders.base import UNPROVEN, Counting, mode_in_use, sockets_in_u
 from xdplab.hosts.complaints import advised, complaints, last_words
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
-from xdplab.hosts.signals import deferred
+from xdplab.hosts.signals import check_interrupted, deferred
 from xdplab.hosts.waiting import comes_true, stopped
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
@@ -379,6 +379,7 @@ class PointSession:
         self, spec: TrialSpec, purpose: Purpose, clause: str, take: Callable[[], MethodResult]
     ) -> TrialResult:
         """By the journal of a resumed run, or taken now."""
+        check_interrupted()
         record = self._earlier.pop(self._trials, None)
         if record is None:
             if self._trials > self._first_trial and not self._method.turns and not self._method.lets_others:

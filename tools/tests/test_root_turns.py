@@ -156,7 +156,8 @@ def test_each_stands_beside_itself(results: Path, monkeypatch: pytest.MonkeyPatc
         assert len(numbers) == len(set(numbers)) == 16
         assert [each.repetition for each in own if each.purpose == "end"] == [0, 0, 1, 1]
     found = Run.of(folder, outcome).points
-    assert all(set(each.turns["p50_us"]) == set(range(4)) for point in found for each in point.by_repetition)
+    for point in found:  # a turn without its tester's CPU has no percentile
+        assert {turn for each in point.by_repetition for turn in each.turns["p50_us"]} == set(range(4))
 
 
 @pytest.mark.usefixtures("in_process")

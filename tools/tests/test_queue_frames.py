@@ -122,7 +122,7 @@ def test_frames_that_come_late_prove_the_path(waited_s: float, b0: Host) -> None
 
 
 def test_an_interruption_is_no_reason(b0: Host) -> None:
-    """Also while hops are asked, whose errors are told."""
+    """Ctrl-C while the hops' counters are read ends the run; an error of that would be part of the reason."""
 
     def send(spec: Any) -> Any:
         if any(stream.count for stream in spec.streams):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 #: Threads of the kernel that carry frames.
 _CARRIERS = ("ksoftirqd/", "napi/", "irq/")
 _KTHREADD = 2
-#: Of each thread of the kernel, as long as it is there at each look: to read them all takes longer than all else.
+#: Process id -> name of each thread of the kernel, forgotten when it is gone: reading `stat` of all takes 3 ms.
 _names: dict[str, str] = {}
 
 
@@ -33,54 +33,39 @@ class CpuTimes(NamedTuple):
 def cpu_times(pids: Sequence[int], others: bool) -> CpuTimes:
     """Of now; what ends meanwhile is left out."""
     found = CpuTimes({}, {}, {})
-    of_kernel = _kernel_threads()
-    for gone in _names.keys() - of_kernel:
+    for gone in _names.keys() - _kernel_threads():
         del _names[gone]
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue
         try:
-            if name in of_kernel:
-                if name not in _names:
-                    _names[name] = _read(f"/proc/{name}/comm")
-                group = found.kernel if _names[name].startswith(_CARRIERS) else found.others
-            else:
-                group = found.own if int(name) in pids or _session(name) in pids else found.others
+            parent, session, comm = (_KTHREADD, 0, _names[name]) if name in _names else _identity(name)
         except OSError:
             continue
+        if parent == _KTHREADD:
+            _names[name] = comm
+            group = found.kernel if comm.startswith(_CARRIERS) else found.others
+        else:
+            group = found.own if int(name) in pids or session in pids else found.others
         if group is not found.others or others:
             group.update(_threads(name))
     return found
 
 
-def _kernel_threads() -> frozenset[str]:
-    """Process ids, of which most are: one file has them all."""
+def _kernel_threads() -> set[str]:
+    """Their process ids; none where the kernel has no CONFIG_PROC_CHILDREN, and each is asked for its parent."""
     try:
-        return frozenset(_read(f"/proc/{_KTHREADD}/task/{_KTHREADD}/children").split())
-    except OSError:  # no CONFIG_PROC_CHILDREN, or a PID namespace, in which there are none
-        return frozenset(name for name in os.listdir("/proc") if name.isdecimal() and _parent(name) == _KTHREADD)
-
-
-def _parent(pid: str) -> int | None:
-    try:
-        return int(_stat(pid)[1])
+        with open(f"/proc/{_KTHREADD}/task/{_KTHREADD}/children", encoding="ascii") as file:
+            return set(file.read().split())
     except OSError:
-        return None
+        return set()
 
 
-def _session(pid: str) -> int:
-    return int(_stat(pid)[3])
-
-
-def _stat(pid: str) -> list[str]:
-    """Fields behind the name, state first (proc_pid_stat(5))."""
-    text = _read(f"/proc/{pid}/stat")
-    return text[text.rindex(")") + 2 :].split()
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
+def _identity(pid: str) -> tuple[int, int, str]:
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    fields = text[text.rindex(")") + 2 :].split()
+    return int(fields[1]), int(fields[3]), text[text.index("(") + 1 : text.rindex(")")]
 
 
 def _threads(pid: str) -> Iterator[tuple[int, int]]:

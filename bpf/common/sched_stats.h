@@ -15,4 +15,16 @@ struct sched_stats {
 /* What cannot be read stays as it is. */
 void sched_stats_read(pid_t tid, struct sched_stats *stats);
 
+/*
+ * How long it waited for a CPU meanwhile.  The kernel adds up differences
+ * between clocks of two CPUs, which may lower the sum where these disagree.
+ */
+static inline __u64 sched_stats_waited_ns(const struct sched_stats *before,
+					  const struct sched_stats *after)
+{
+	if (after->run_delay_ns < before->run_delay_ns)
+		return 0;
+	return after->run_delay_ns - before->run_delay_ns;
+}
+
 #endif

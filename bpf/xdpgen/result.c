@@ -285,11 +285,11 @@ static json_t *thread_json(const struct run *run, const struct sender *s)
 		integer(s->after.nonvoluntary_switches -
 			s->before.nonvoluntary_switches),
 		"run_delay_ns",
-		integer(s->after.run_delay_ns - s->before.run_delay_ns),
-		"ran_ns", integer(s->after.ran_ns - s->before.ran_ns),
-		"tx_eagain", integer_or_null(busy ? &busy->eagain : NULL),
-		"tx_ebusy", integer_or_null(busy ? &busy->ebusy : NULL),
-		"tx_enobufs", integer_or_null(busy ? &busy->enobufs : NULL));
+		integer(sched_stats_waited_ns(&s->before, &s->after)), "ran_ns",
+		integer(s->after.ran_ns - s->before.ran_ns), "tx_eagain",
+		integer_or_null(busy ? &busy->eagain : NULL), "tx_ebusy",
+		integer_or_null(busy ? &busy->ebusy : NULL), "tx_enobufs",
+		integer_or_null(busy ? &busy->enobufs : NULL));
 }
 
 static json_t *warmup_json(const struct run *run)

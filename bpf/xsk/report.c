@@ -282,7 +282,7 @@ static json_t *worker_counters(const struct worker *w, bool done)
 			    integer(w->after.ran_ns - w->before.ran_ns));
 	json_object_set_new(
 		json, "run_delay_ns",
-		integer(w->after.run_delay_ns - w->before.run_delay_ns));
+		integer(sched_stats_waited_ns(&w->before, &w->after)));
 	json_object_set_new(json, "nonvoluntary_switches",
 			    integer(w->after.nonvoluntary_switches -
 				    w->before.nonvoluntary_switches));

@@ -146,3 +146,73 @@ def test_placeholders_that_there_are_not_are_named() -> None:
     ):
         forwarder("command:argv=/bin/true {mac_c}")
     assert os.access(FWD, os.X_OK)
+
+
+#: Receives and counts, through AF_PACKET; what it has counted is in its second argument.
+CAPTURE = f"""#!{sys.executable}
+import os, socket, sys, time
+time.sleep(float(sys.argv[3]))
+port, count, at = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)), 0, 0
+port.bind((sys.argv[1], 0))
+while True:
+    count += port.recv_into(bytearray(2048)) > 0
+    if time.monotonic() > at:
+        open(sys.argv[2] + ".new", "w").write(f"drops: 7\\nframes: {{count}}\\n")
+        os.rename(sys.argv[2] + ".new", sys.argv[2])
+        at = time.monotonic() + 0.02
+"""
+
+
+def micro(lab: Lab, case: dict[str, Any], workload: str, programs: list[str]) -> tuple[int, str, dict[str, Any]]:
+    """Exit code, stderr and the row of one program at one workload."""
+    method = {"name": "micro", "workloads": [workload], "duration_s": 0.3, "warmup_s": 0.1}
+    allow = [part for each in programs for part in ("--allow-program", each)]
+    done = lab.run(tester="xdpgen", forwarders=[case], method=method, options=allow)
+    lab.assert_nothing_left()
+    (row,) = lab.rows()
+    return done.code, done.out + done.err, row
+
+
+@pytest.mark.root
+def test_a_program_that_only_receives_is_counted_by_itself(lab: Lab) -> None:
+    """It needs a second until it receives, and says so to nobody."""
+    script = lab.folder / "capture"
+    script.write_text(CAPTURE, encoding="utf-8")
+    script.chmod(0o755)
+    case = command(
+        [str(script), "{port_a}", "{folder}/count", "1"],
+        counter=["cat", "{folder}/count"],
+        counter_pattern=r"frames: (\d+)",
+    )
+    code, said, row = micro(lab, case, "rxdrop", [str(script), "cat"])
+    assert (code, row["status"]) == (0, "ok"), said
+    assert row["mpps"] > 0.001
+
+    case["options"]["counter_pattern"] = "received: ([0-9]+)"
+    case["options"]["ready_s"] = 2
+    code, said, row = micro(lab, case, "rxdrop", [str(script), "cat"])
+    assert (code, row["status"]) == (1, "failed"), said
+    assert "command: counter=cat: no number by 'received: ([0-9]+)'; it printed drops: 7 | frames: " in row["reason"]
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("workload", ["rxdrop", "l2fwd"])
+def test_a_program_with_one_port_is_counted_by_the_kernel_or_the_tester(lab: Lab, workload: str) -> None:
+    script = lab.folder / "app"
+    role = {"rxdrop": "sink", "l2fwd": "reflect"}[workload]
+    app = project_root() / "bpf" / "build" / "xsk"
+    text = f'{{"role": "{role}", "ports": [{{"ifname": "$1"}}]}}'
+    script.write_text(f"#!/bin/sh\nexec {app} - <<END\n{text}\nEND\n", encoding="utf-8")
+    script.chmod(0o755)
+    code, said, row = micro(lab, command([str(script), "{port_a}"]), workload, [str(script)])
+    assert (code, row["status"], row["mode"]) == (0, "ok", "native copy"), said
+    assert row["mpps"] > 0.001
+    assert ("redirect by XDP, as its ports count" in said) == (workload == "l2fwd")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("workload", ["rxdrop", "txonly", "l2fwd"])
+def test_a_program_that_does_not_do_what_it_is_asked_for_is_said_to(lab: Lab, workload: str) -> None:
+    case = command(["sleep", "60"], ready_s=0.5, redirects=False)
+    code, said, row = micro(lab, case, workload, ["sleep"])
+    assert (code, row["status"], row["reason"]) == (1, "failed", f"{workload}: no frame within 0.5 s"), said

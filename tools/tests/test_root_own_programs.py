@@ -2,6 +2,7 @@
 """What docs/own-programs.md has is measured; what is wrong with others is said."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     blocks = dict(
         re.findall(r"^`([\w.]+)`.*?:\n\n```\w+\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     )
-    assert list(blocks) == ["forward.bpf.c", "hop.c", "hop.yaml"]
+    assert list(blocks) == ["forward.bpf.c", "hop.c", "hop.yaml", "sink.yaml"]
     assert blocks["forward.bpf.c"].count("\n") <= 20
     hop = folder / "hop.c"
     hop.write_text(blocks["hop.c"], encoding="utf-8")
@@ -230,3 +231,35 @@ def test_what_is_named_and_not_there_is_bad_input(lab: Lab) -> None:
             assert (done.code, f"{variable}=/nowhere/there: " in done.err) == (2, True), done.err
         done = lab.xdplab("doctor", **{variable: "/nowhere/there"})
         assert (done.code, f"{variable}=/nowhere/there: " in done.out + done.err) == (2, True)
+
+
+def test_the_page_s_sink_is_a_study(files: dict[str, str], lab: Lab, tmp_path: Path) -> None:
+    text = re.findall(
+        r"^`sink.yaml`:\n\n```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )[0]
+    path = tmp_path / "sink.yaml"
+    path.write_text(text.replace("./capture", files["hop"]), encoding="utf-8")
+    allow = ["--allow-program", files["hop"], "--allow-program", "cat"]
+    done = lab.xdplab("run", path, "--dry-run", *allow, "--testbed", lab.testbed)
+    assert done.code == 0, done.err
+    assert "capture" in done.out
+    refused = lab.xdplab("run", path, "--dry-run", *allow[:2], "--testbed", lab.testbed)
+    assert refused.code == 2
+    assert "counter=cat would be started as root" in refused.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("language", "compiler"), [("rust", "cargo"), ("go", "go")])
+def test_the_samples_in_other_languages_forward(lab: Lab, language: str, compiler: str, tmp_path: Path) -> None:
+    """They are built as the page has it, in a copy."""
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not on PATH")
+    shutil.copytree(PAGE.parent / "samples", tmp_path / "docs" / "samples")
+    (line,) = re.findall(rf"^.*\b{compiler} build.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True)
+    made = {"rust": "hop-rust/target/release/hop", "go": "hop-go/hop"}[language]
+    program = str(tmp_path / "docs" / "samples" / made)
+    done = lab.run(forwarders=[command(program, "{port_a}", "{port_b}")], options=["--allow-program", program])
+    assert done.code == 0, done.err
+    assert [(row["status"], row["mode"]) for row in lab.rows()] == [("ok", "native copy")]
+    lab.assert_nothing_left()

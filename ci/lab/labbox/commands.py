@@ -18,11 +18,13 @@ def main(argv: Sequence[str]) -> int:
         prog="ci/lab", description="Three Debian guests, cabled as docs/first-lab.md has it."
     )
     parser.add_argument("--b", choices=("bookworm", "trixie"), default="bookworm", help="Debian's suite on B")
-    parser.add_argument("action", nargs="?", choices=("up", "down", "status", "test"), default="up")
+    parser.add_argument("--keep", action="store_true", help="test: where a command fails the lab stays up")
+    parser.add_argument("action", nargs="?", choices=("up", "down", "status", "test", "resume"), default="up",
+                        help="resume: test goes on in the lab that is up, with the command that failed")  # fmt: skip
     options = parser.parse_args(argv)
     try:
-        if options.action == "test":
-            _test(options.b)
+        if options.action in ("test", "resume"):
+            _test(options.b, keep=options.keep, resume=options.action == "resume")
             return 0
         if options.action == "up":
             box.up(options.b, _say)
@@ -38,16 +40,23 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _test(b: str) -> None:
+def _test(b: str, *, keep: bool, resume: bool) -> None:
     """In a lab of its own; consoles and what commands printed stay."""
-    box.require_none()
+    if not resume:
+        box.require_none()
+    passed = False
     try:
-        box.up(b, _say)
+        if not resume:
+            box.up(b, _say)
         reader = Reader(_say)
         follow(reader)
         production.untouched(reader, _say)
+        passed = True
     finally:
-        box.down()
+        if passed or not keep:
+            box.down()
+        else:
+            _say("stays up: `ci/lab resume` goes on with the command that failed, `make lab-down` ends it")
 
 
 def _status() -> str:

@@ -102,18 +102,20 @@ class Reader:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self.home, self.place = say, box.FOLDER / "home", box.FOLDER / "place"
-        self._log = (box.FOLDER / "follow.log").open("wb")
-        (self.home / "bin").mkdir(parents=True)
-        (self.home / ".ssh").mkdir(mode=0o700)
+        self._followed = box.FOLDER / "followed"
+        self._log = (box.FOLDER / "follow.log").open("ab" if self.followed else "wb")
+        (self.home / "bin").mkdir(parents=True, exist_ok=True)
+        (self.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
         for name, text in (("ssh", _SSH), ("askpass", _ASKPASS)):
             (self.home / "bin" / name).write_text(text, encoding="ascii")
             (self.home / "bin" / name).chmod(0o755)
-        self.place.mkdir()
+        self.place.mkdir(exist_ok=True)
         for path in ROOT.iterdir():
-            if path.name not in ("build", "results", ".git"):
+            if path.name not in ("build", "results", ".git") and not (self.place / path.name).exists():
                 (self.place / path.name).symlink_to(path)
         state = box.read_state()
-        assert state
+        if state is None:
+            raise Hang("no lab is up")
         self.env = {
             **os.environ,
             "HOME": str(self.home),
@@ -128,6 +130,16 @@ class Reader:
             "LC_ALL": "C.UTF-8",
         }
         self.env.pop("SSH_AUTH_SOCK", None)
+
+    @property
+    def followed(self) -> int:
+        """How many commands of the pages have passed, in this lab."""
+        return len(self._followed.read_text(encoding="utf-8").splitlines()) if self._followed.exists() else 0
+
+    def note(self, line: str) -> None:
+        """One more."""
+        with self._followed.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
 
     def run(self, line: str) -> str:
         """Run a command of a page; what it printed.
@@ -164,8 +176,9 @@ def follow(reader: Reader) -> None:
     Raises:
         Hang: One failed, or does not do what its page says.
     """
-    seen = set()
-    for line in _lines():
+    lines = list(_lines())
+    seen = set(lines[: reader.followed])
+    for line in lines[reader.followed :]:
         text = reader.run(line)
         if line == "make provision TESTBED=lab.yaml" and line in seen:
             counts = re.findall(r"changed=(\d+)", text)
@@ -176,6 +189,7 @@ def follow(reader: Reader) -> None:
             if f"emulated ({LAB_IN_A_BOX})" not in page:
                 raise Hang(f"the report of `{line}` does not say that its machines are emulated")
         seen.add(line)
+        reader.note(line)
 
 
 def _lines() -> Iterator[str]:

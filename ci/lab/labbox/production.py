@@ -74,11 +74,13 @@ def on_b(line: str) -> str:
 
 
 def make_production() -> None:
-    """Set it up.
+    """Set it up, unless it is.
 
     Raises:
         Hang: It could not be.
     """
+    if "theirs0" in on_b("ip link"):
+        return
     with tempfile.TemporaryDirectory() as scratch:
         source, made = Path(scratch, "theirs.c"), Path(scratch, "theirs.o")
         source.write_text(_PROGRAM, encoding="ascii")

@@ -34,7 +34,7 @@ def named_programs(options: Model) -> dict[str, str]:
 
 
 def _program(value: object) -> str:
-    return str(value[0]) if isinstance(value, tuple) else str(value)
+    return str(next(iter(value), "")) if isinstance(value, tuple) else str(value)
 
 
 #: What `--allow-program` has to say for options that are passed on (`RawOptions.raw_names`).

@@ -261,11 +261,12 @@ class StudyRun:
 
     def _look(self, points: Iterable[Point]) -> bool:
         """Whether a program of which it is not known transmits by XDP; each is started once."""
-        unknown = {point.forwarder.title: point for point in points}
+        method = self._plan.method
+        if method.own_ends:
+            return False
+        unknown = {point.forwarder.title: point for point in points if method.forwarder(point).redirects_unknown}
         for title, point in unknown.items():
-            if not self._plan.method.forwarder(point).redirects_unknown or self._plan.method.own_ends:
-                continue
-            forwarder = self._plan.method.forwarder(point)
+            forwarder = method.forwarder(point)
             found = redirects_by_xdp(point, forwarder, self._testbed, self._testbed.layout, self._testers.look(point))
             self._listener.note(f"{title}: {'redirects' if found else 'does not redirect'} by XDP, as its ports count")
             if found:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from greenlet import GreenletExit, getcurrent, greenlet
+from pydantic import ValidationError
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import UNPROVEN, Counting, mode_in_use, sockets_in_use
@@ -363,7 +364,7 @@ class PointSession:
         def take() -> MethodResult:
             trial = str(self._trials)
             if restart_after_s is None:
-                return MethodResult(self._tester.run(self._context(trial), spec))
+                return MethodResult(self._run_tester(self._context(trial), spec))
             return MethodResult(self._run_with_restart(spec, restart_after_s, trial))
 
         return self._journaled(spec, purpose, clause, take)
@@ -373,7 +374,21 @@ class PointSession:
         return self._journaled(asked, "measure", clause, count)
 
     def send(self, spec: TrialSpec) -> TrialResult:
-        return self._tester.run(self._context("beside"), spec)
+        return self._run_tester(self._context("beside"), spec)
+
+    def _run_tester(self, context: TesterContext, spec: TrialSpec) -> TrialResult:
+        """A trial of the tester.
+
+        Raises:
+            PointFailed: it broke, or reports what cannot be: that costs the point alone.
+        """
+        try:
+            return self._tester.run(context, spec)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False)[0]
+            field = ".".join(map(str, first["loc"]))
+            got = f"{first['msg']} (got {first['input']!r:.40})"
+            raise PointFailed(f"{self._tester.name}: what it reports of a trial cannot be: {field}: {got}") from None
 
     def _journaled(
         self, spec: TrialSpec, purpose: Purpose, clause: str, take: Callable[[], MethodResult]
@@ -508,7 +523,7 @@ class PointSession:
         timer.start()
         try:
             around = dataclasses.replace(self._context(trial), check_alive=lambda: None)
-            result = self._tester.run(around, spec.model_copy(update={"link_changes": True}))
+            result = self._run_tester(around, spec.model_copy(update={"link_changes": True}))
         finally:
             timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
             timer.join()
@@ -565,7 +580,7 @@ class PointSession:
         prove(
             point,
             self._forwarder,
-            lambda spec: self._tester.run(self._context("proof"), spec),
+            lambda spec: self._run_tester(self._context("proof"), spec),
             dut=self._dut,
             tester=tester_ports_of(self._testbed, point),
             lasting=lasting,

@@ -227,7 +227,7 @@ class Trex(Tester):
                 "sender_reason": self._how(),
                 "rx_program": context.rx_program,
                 "rx_cpus": {self._receiving_cpu(context): result.received},
-                "run_delay_ns": sum(after[tid].run_delay_ns - before[tid].run_delay_ns for tid in threads),
+                "run_delay_ns": sum(max(0, after[tid].run_delay_ns - before[tid].run_delay_ns) for tid in threads),
                 "nonvoluntary_switches": sum(
                     after[tid].nonvoluntary_switches - before[tid].nonvoluntary_switches for tid in threads
                 ),

@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
@@ -31,6 +32,9 @@ from xdplab.model import (
 from xdplab.model.base import Shown
 from xdplab.model.design import Scalar
 from xdplab.model.published import Published
+
+#: Frames are sent to a program for so long, to see whether it works.
+_PROOF_S = 0.02
 
 Workload = Literal["rxdrop", "txonly", "l2fwd"]
 
@@ -89,6 +93,39 @@ class Micro(CountingMethod[MicroSpec]):
     def forwarder(self, point: Point) -> Forwarder[Any]:
         role: Any = point.levels["workload"]
         return in_role(make_forwarder(point.forwarder), role, point.traffic.smallest)
+
+    def prove(self, session: Session) -> None:
+        """It does what is asked of it, before its time for that is over: a program of the user's says no other way.
+
+        Raises:
+            PointFailed: it does not, or has ended.
+        """
+        super().prove(session)
+        forwarder, reason = session.forwarder, ""
+        deadline = time.monotonic() + forwarder.silent_s
+        while not (ended := forwarder.crashed()) and time.monotonic() < deadline:
+            try:
+                if self._works(session):
+                    return
+            except PointFailed as exc:  # nothing has counted yet
+                reason = str(exc)
+        workload = session.point.levels["workload"]
+        raise PointFailed(ended or reason or f"{workload}: no frame within {forwarder.silent_s:g} s")
+
+    @staticmethod
+    def _works(session: Session) -> bool:
+        """Whether it received, sent or sent back some frames."""
+        workload = session.point.levels["workload"]
+        if workload == "txonly":
+            begin = _frames_sent(session.dut)
+            time.sleep(_PROOF_S)
+            return _frames_sent(session.dut) > begin
+        some = StreamSpec(kind="load", pps=1000, frame_bytes=session.point.traffic.smallest)
+        begin = 0
+        with suppress(PointFailed):  # a count may begin with the first frame
+            begin = frames_received(session.forwarder) if workload == "rxdrop" else 0
+        result = session.send(TrialSpec(streams=(some,), duration_s=_PROOF_S, drain_s=UNDER_WAY_S))
+        return (frames_received(session.forwarder) if workload == "rxdrop" else result.received) > begin
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         spec, workload = self.spec, session.point.levels["workload"]

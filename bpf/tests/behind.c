@@ -2,7 +2,9 @@
 /*
  * A clock is AHEAD_NS ahead of that by which arrivals are taken: of the sender
  * (one frame through the account and into samples), and of the card (one frame
- * through the stages, which is with the application 1000 ns later).
+ * through the stages, which is with the application 1000 ns later).  The
+ * kernel's sum of a thread's waits falls by AHEAD_NS, as it does where a CPU's
+ * clock is that far behind the one by which the thread was queued.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include "account.h"
 #include "arrival.h"
 #include "samples.h"
+#include "sched_stats.h"
 #include "stages.h"
 #include "trailer.h"
 
@@ -57,9 +60,17 @@ static void through_the_stages(long long ahead_ns)
 
 	memcpy(memory, &at, sizeof(at));
 	stages_add(&stages, &frame, NOW_NS + 1000);
-	printf("\"driver\": %llu, \"stack\": %llu, \"complete\": %llu, \"reversed\": %llu}\n",
+	printf("\"driver\": %llu, \"stack\": %llu, \"complete\": %llu, \"reversed\": %llu, ",
 	       stages.driver.max_ns, stages.stack.max_ns,
 	       stages.complete.max_ns, stages.reversed);
+}
+
+static void through_the_scheduler(long long ahead_ns)
+{
+	struct sched_stats before = { .run_delay_ns = NOW_NS }, after = before;
+
+	after.run_delay_ns -= ahead_ns;
+	printf("\"waited\": %llu}\n", sched_stats_waited_ns(&before, &after));
 }
 
 int main(int argc, char **argv)
@@ -68,5 +79,6 @@ int main(int argc, char **argv)
 
 	through_the_account(ahead_ns);
 	through_the_stages(ahead_ns);
+	through_the_scheduler(ahead_ns);
 	return 0;
 }

@@ -27,4 +27,5 @@ def test_a_time_before_it_began_is_0(tmp_path, ahead_ns, latency_ns, driver_ns, 
         "stack": 1000,
         "complete": complete_ns,
         "reversed": reversed_,
+        "waited": max(0, -ahead_ns),
     }

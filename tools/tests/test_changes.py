@@ -156,6 +156,27 @@ def test_a_frame_that_arrives_twice_fails_the_point(results: Path, monkeypatch: 
     assert found["fake", "rules"].faults == ("delivered 4 frames twice",)
 
 
+def test_what_a_tester_cannot_have_measured_costs_its_point_alone(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sender had waited -40 ms for a CPU: clocks of an emulated guest's CPUs differ."""
+    real = FakeTester.run
+
+    def less_than_nothing(self: FakeTester, context: Any, asked: TrialSpec) -> TrialResult:
+        reported = real(self, context, asked).model_dump()
+        return TrialResult(**{**reported, "run_delay_ns": -40_091_302 if asked.warmup_s == 0.05 else 0})
+
+    slow = {"name": "fake", "label": "slow"}
+    method = {"name": "latency", "duration_s": 0.1, "warmup_s": 0.05}
+    monkeypatch.setattr(FakeTester, "run", less_than_nothing)
+    with ConsoleListener() as listener:
+        given = studies.study(forwarders=["fake", slow], answer=None, method=method, repetitions=1)
+        folder, _ = app.run_study(app.prepare(given), listener, results)
+    reasons = [trial.reason for trial in folder.trials() if trial.status == "failed"]
+    words = "fake: what it reports of a trial cannot be: run_delay_ns: Input should be greater than or equal to 0"
+    assert reasons == [f"{words} (got -40091302)"] * 2
+
+
 def changed(kind: str = "rules", lost: int = 0, figures: dict[str, Any] | None = None, **fields: Any) -> TrialRecord:
     """10,000 frames in a second, so many of which were lost; `figures`: what differs from a change of no steps."""
     of_stream = {key: fields.pop(key) for key in ("longest_gap_ns", "trailing_lost") if key in fields}

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Literal
 
 from greenlet import GreenletExit, getcurrent, greenlet
-from pydantic import ValidationError
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import UNPROVEN, Counting, mode_in_use, sockets_in_use
@@ -52,7 +51,7 @@ from xdplab.runner.refusals import refusal
 from xdplab.runner.settings import Settings
 from xdplab.runner.work_proof import prove_work
 from xdplab.testbed import Port, Testbed, cards
-from xdplab.testers import Tester, TesterContext
+from xdplab.testers import Tester, TesterContext, run_trial
 
 #: How often the connection may be lost while everything is put back.
 _PUT_BACKS = 5
@@ -364,7 +363,7 @@ class PointSession:
         def take() -> MethodResult:
             trial = str(self._trials)
             if restart_after_s is None:
-                return MethodResult(self._run_tester(self._context(trial), spec))
+                return MethodResult(run_trial(self._tester, self._context(trial), spec))
             return MethodResult(self._run_with_restart(spec, restart_after_s, trial))
 
         return self._journaled(spec, purpose, clause, take)
@@ -374,21 +373,7 @@ class PointSession:
         return self._journaled(asked, "measure", clause, count)
 
     def send(self, spec: TrialSpec) -> TrialResult:
-        return self._run_tester(self._context("beside"), spec)
-
-    def _run_tester(self, context: TesterContext, spec: TrialSpec) -> TrialResult:
-        """A trial of the tester.
-
-        Raises:
-            PointFailed: it broke, or reports what cannot be: that costs the point alone.
-        """
-        try:
-            return self._tester.run(context, spec)
-        except ValidationError as exc:
-            first = exc.errors(include_url=False)[0]
-            field = ".".join(map(str, first["loc"]))
-            got = f"{first['msg']} (got {first['input']!r:.40})"
-            raise PointFailed(f"{self._tester.name}: what it reports of a trial cannot be: {field}: {got}") from None
+        return run_trial(self._tester, self._context("beside"), spec)
 
     def _journaled(
         self, spec: TrialSpec, purpose: Purpose, clause: str, take: Callable[[], MethodResult]
@@ -523,7 +508,7 @@ class PointSession:
         timer.start()
         try:
             around = dataclasses.replace(self._context(trial), check_alive=lambda: None)
-            result = self._run_tester(around, spec.model_copy(update={"link_changes": True}))
+            result = run_trial(self._tester, around, spec.model_copy(update={"link_changes": True}))
         finally:
             timer.cancel()  # a trial that ended early takes its restart along; one that has begun is waited for
             timer.join()
@@ -580,7 +565,7 @@ class PointSession:
         prove(
             point,
             self._forwarder,
-            lambda spec: self._run_tester(self._context("proof"), spec),
+            lambda spec: run_trial(self._tester, self._context("proof"), spec),
             dut=self._dut,
             tester=tester_ports_of(self._testbed, point),
             lasting=lasting,

@@ -25,7 +25,7 @@ from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.plan import Plan
 from xdplab.runner.ports import tester_ports_of
 from xdplab.testbed import Testbed, TesterPorts
-from xdplab.testers import RxChoice, Tester, TesterContext, calibrate
+from xdplab.testers import RxChoice, Tester, TesterContext, calibrate, run_trial
 from xdplab.testers.base import OWN_CARDS
 from xdplab.testers.calibrate import DEFAULT_PPS
 
@@ -117,7 +117,7 @@ class TesterPool:
 
         def send(spec: TrialSpec) -> TrialResult:
             try:
-                return tester.run(context, spec)
+                return run_trial(tester, context, spec)
             finally:
                 tester.close()
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from pydantic import ValidationError
+
 from xdplab.hosts import Host, LocalHost, Running
 from xdplab.hosts.complaints import last_words
 from xdplab.hosts.waiting import stopped
@@ -167,3 +169,18 @@ class Tester(ABC):
     def versions(cls, host: Host) -> Mapping[str, str]:
         """Program -> version."""
         return {}
+
+
+def run_trial(tester: Tester, context: TesterContext, trial: TrialSpec) -> TrialResult:
+    """`tester.run`, for whoever wants a trial.
+
+    Raises:
+        PointFailed: it broke, or reports what cannot be.
+    """
+    try:
+        return tester.run(context, trial)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        got = f"{first['msg']} (got {first['input']!r:.40})"
+        raise PointFailed(f"{tester.name}: what it reports of a trial cannot be: {field}: {got}") from None

@@ -7,7 +7,7 @@ from statistics import median
 
 from xdplab.model import Calibration, LatencySummary, PointFailed, StreamResult, StreamSpec, TrialResult, TrialSpec
 from xdplab.model.histogram import histogram_of
-from xdplab.testers.base import Tester, TesterContext
+from xdplab.testers.base import Tester, TesterContext, run_trial
 
 DEFAULT_PPS = 100_000.0
 #: Steps of the search for the highest rate that arrives whole: its resolution is a sixteenth of the top rate.
@@ -40,12 +40,14 @@ def calibrate(
     for number in range(1, repeats + 1):
         progress(f"calibrating {tester.name}: trial {number} of {repeats}, paced and at its top rate")
         stream = StreamSpec(kind="latency", pps=at_pps, frame_bytes=frame_bytes)
-        result = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
+        result = run_trial(
+            tester, context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1)
+        )
         if not result.received:
             raise PointFailed(f"{tester.name}: the direct link {context.ports.first.ifname} carried no frame")
         paced.append(result.streams[0])
         stream = StreamSpec(kind="load", pps=None, frame_bytes=frame_bytes)
-        fast = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s / 2, drain_s=0.1))
+        fast = run_trial(tester, context, TrialSpec(streams=(stream,), duration_s=duration_s / 2, drain_s=0.1))
         top.append(fast.streams[0])
         loads = [fast.streams[0].rx_pps * share for share in (1.0, _BETWEEN)]
         full, half = (_paced(tester, context, frame_bytes, load, duration_s / 2) for load in loads)
@@ -81,7 +83,7 @@ def calibrate(
 
 def _paced(tester: Tester, context: TesterContext, frame_bytes: int, pps: float, duration_s: float) -> TrialResult:
     stream = StreamSpec(kind="load", pps=pps, frame_bytes=frame_bytes)
-    return tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
+    return run_trial(tester, context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
 
 
 def _sending(alone: Sequence[Sequence[TrialResult]]) -> tuple[float | None, float, float]:
@@ -126,7 +128,7 @@ def _lossless(
     for step in range(1, _STEPS + 1):
         progress(f"calibrating {tester.name}: {load / 1000:.0f} kpps without loss? (step {step} of at most {_STEPS})")
         stream = StreamSpec(kind="load", pps=load, frame_bytes=frame_bytes)
-        found = tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, drain_s=0.1)).streams[0]
+        found = run_trial(tester, context, TrialSpec(streams=(stream,), duration_s=duration_s, drain_s=0.1)).streams[0]
         if found.lost or found.skipped:
             bad = load
         else:

@@ -245,13 +245,17 @@ def test_a_cell_is_what_is_above_the_tester(guests: Guests) -> None:
     assert CostTable.model_validate_json(found.model_dump_json()) == found
 
 
-def test_what_was_counted_once_is_kept(guests: Guests) -> None:
+def test_what_was_counted_once_is_kept(guests: Guests, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless other code reads it: an earlier one gave functions of modules to another file."""
     first = measure(wanted("xdp"), lambda line: None)
     assert len(guests.booted) == 6
     assert measure(wanted("xdp"), lambda line: None) == first
     assert len(guests.booted) == 6
     assert measure(wanted("xdp", kept=False), lambda line: None) == first
     assert len(guests.booted) == 12
+    monkeypatch.setattr(run, "_READ_BY", "another")
+    assert measure(wanted("xdp"), lambda line: None) == first
+    assert len(guests.booted) == 18
 
 
 def test_a_cell_that_fails_takes_none_along(guests: Guests) -> None:

@@ -31,6 +31,8 @@ MAX_DISAGREEMENT = 0.005
 MAX_BYPASSED = 40
 #: Instructions per frame; functions with fewer of them are not kept.
 _LEAST = 10
+#: What is kept of a boot was read by this code, and another reads it anew.
+_READ_BY = hashlib.sha256(Path(__file__).with_name("layers.py").read_bytes()).hexdigest()[:8]
 #: Why the tester alone is not measured.
 _ALONE = "no forwarder to measure above it"
 #: Counted for the tester or the single CPU, not for the forwarder.
@@ -242,7 +244,7 @@ def cost_at(guest: Guest, symbols: Symbols, *, kept: bool = True) -> tuple[Cost,
     Raises:
         CellFailed: the guest did not get there, its two counters disagree, or frames went another way.
     """
-    path = cost_folder() / f"{guest.digest}.json"
+    path = cost_folder() / f"{guest.digest}-{_READ_BY}.json"
     if kept and path.is_file():
         return Cost(**json.loads(path.read_text(encoding="ascii"))), 0.0
     counted = guest.boot()
@@ -265,7 +267,7 @@ def cost_at(guest: Guest, symbols: Symbols, *, kept: bool = True) -> tuple[Cost,
 def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols | str:
     """Of one boot for each kernel, kept; or why it does not boot."""
     known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes()).hexdigest()
-    path = cost_folder() / f"functions-{known}.json"
+    path = cost_folder() / f"functions-{known}-{_READ_BY}.json"
     if not path.is_file():
         say("reading the kernel's symbols; half a minute, once for each kernel")
         driver = DRIVERS["veth"]

@@ -73,9 +73,12 @@ class CommandOptions(Model):
                 raise ValueError(f"{option}: its first word is the program, in full")
         return self
 
+    def with_values(self, known: Mapping[str, object]) -> list[str]:
+        """`argv` with each of `_KNOWN` replaced."""
+        return _with_values(self.argv, known)
+
 
 def _with_values(given: Sequence[str], known: Mapping[str, object]) -> list[str]:
-    """Arguments with each of `_KNOWN` replaced."""
     return [_PLACEHOLDER.sub(lambda match: str(known[match[1]]), each) for each in given]
 
 
@@ -136,7 +139,7 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
         """Start it: that frames come through, which the run waits for, says that it is ready."""
         own = _WITH_BPFFS if self.options.bpffs == "own" else ()
         running = dut.host.start(
-            [*own, *_with_values(self.options.argv, _known(dut))],
+            [*own, *self.options.with_values(_known(dut))],
             log=dut.rundir / "log",
             cpus=[dut.layout.forwarder],
             env={"LIBXDP_SKIP_DISPATCHER": "1"},

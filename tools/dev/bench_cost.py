@@ -52,7 +52,6 @@ class Judged:
 
     @property
     def text(self) -> str:
-        """For a terminal."""
         return (
             f"plants of at least {100 * self.smallest:.2f} %, found: {self.plants[0]} of {self.plants[1]}\n"
             f"equal programs that passed: {self.quiet[0]} of {self.quiet[1]}\n"

@@ -198,11 +198,9 @@ class SimulatedSession:
         restart_after_s: float | None = None,
         enough: Any = None,
     ) -> TrialResult:
-        """One attempt."""
         return self._tester.run(self._context, spec)
 
     def record_figures(self, clause: str, figures: TrialFigures) -> None:
-        """Keep it."""
         self.figures[clause] = figures
 
     def progress(self, text: str) -> None:

@@ -152,7 +152,6 @@ def _usual(part: _Draw) -> _Draw:
 
 
 def _on_one(part: _Draw) -> _Draw:
-    """On the first point only."""
     return lambda rng, times: part(rng, times) * (np.arange(POINTS) == 0)[:, None]
 
 
@@ -332,7 +331,6 @@ rounds x turns of a point; alone: trials as long as so many turns, one after ano
 
 
 def _of_designs(rows: Sequence[Row]) -> list[list[str]]:
-    """Over all equal shapes."""
     ratios = [f"at {ratio:g}" for ratio in RATIOS[:3]]
     table = [["over equal shapes, %", f"above {ALLOWED:.0%}", "worst", "of shape", *ratios]]
     for design in dict.fromkeys(row.design for row in rows):

@@ -45,7 +45,6 @@ class Command(NamedTuple):
 
 
 def commands() -> list[Command]:
-    """All of them, by name."""
     return sorted(_command(words, each) for words, each in leaves(typer.main.get_command(cli), "xdplab"))
 
 
@@ -133,7 +132,6 @@ def _man(text: str) -> str:
 
 
 def reference() -> str:
-    """The page of the documents."""
     parts = ["# Commands\n", f"{_WHAT} `xdplab COMMAND --help` has the same.\n"]
     for each in commands():
         parts += [f"## {each.words}\n", f"`{each.usage}`\n", f"{each.text}\n"]

@@ -48,7 +48,6 @@ an apostrophe in front.
 
 
 def data_format() -> str:
-    """The whole document."""
     listed: dict[str, type[Model]] = {}
     parts = [_HEAD]
     for title, root in (("run.json", RunRecord), ("trials.jsonl", TrialRecord)):

@@ -121,7 +121,6 @@ class _Owned(Trex):
         return Bridge(host, bridge_command(installation.libraries, record), folder / "second.log"), address
 
     def close(self) -> None:
-        """Both sessions."""
         if hasattr(self, "_holder"):
             self._holder.stop()
         super().close()

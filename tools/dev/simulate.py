@@ -160,7 +160,6 @@ def _overlaps(nic: str, between: float, samples: int) -> tuple[dict[int, int], f
 
 
 def a_point(levels: Mapping[str, int]) -> Point:
-    """The configuration with these levels."""
     return Point(
         forwarder=ForwarderSpec(name="fake"),
         path=Path.HAIRPIN,

@@ -55,7 +55,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Run folders of this test."""
     monkeypatch.setenv("XDPLAB_RESULTS", str(tmp_path / "results"))
     return tmp_path / "results"
 

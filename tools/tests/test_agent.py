@@ -213,7 +213,6 @@ def test_an_agent_whose_answers_nobody_takes_is_ended_by_the_lease_too(folder: P
 
 @pytest.mark.xdist_group("testbed")  # the CPU is this machine's: tests that send frames hold it too
 def test_a_cpu_is_measured_on_by_one_testbed_at_a_time(folder: Path) -> None:
-    """Whatever folders their agents have."""
     other = folder.parent / "other"
     first, second = Session(folder), Session(other)
     cpu = first.facts["cpus"][-1]

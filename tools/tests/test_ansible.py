@@ -22,7 +22,6 @@ ANSIBLE = project_root() / "ci" / "ansible"
 
 
 def plugin(name: str) -> Any:
-    """A module of ci/ansible/filter_plugins."""
     found = importlib.util.spec_from_file_location(name, ANSIBLE / "filter_plugins" / f"{name}.py")
     assert found
     assert found.loader

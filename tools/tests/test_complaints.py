@@ -110,7 +110,6 @@ class _Forwarder:
         self._running, self._said = running, said
 
     def crashed(self) -> str | None:
-        """As it ended."""
         return how_it_ended("vpp", self._running)
 
     def pids(self) -> tuple[int, ...]:

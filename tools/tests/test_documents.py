@@ -89,7 +89,6 @@ METHODS = sections("docs/methods.md")
 
 
 def words(text: str) -> set[str]:
-    """What stands in backticks."""
     return set(re.findall(r"`([^`]+)`", text))
 
 

@@ -67,7 +67,6 @@ class Kernel:
         return make
 
     def write(self, path: Path, text: str) -> None:
-        """As cgroups take it."""
         self.written.append((path.name, text))
         if path.name == "cgroup.procs":
             if self.forbidden:

@@ -37,7 +37,6 @@ class Card:
         self.wanted = 0b011
 
     def ioctl(self, _: int, __: int, request: bytes) -> None:
-        """SIOCETHTOOL."""
         _, address = struct.unpack("=16sQ16x", request)
         (command,) = struct.unpack("=I", ctypes.string_at(address, 4))
         for get, values in self.kept.items():

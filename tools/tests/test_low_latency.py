@@ -73,7 +73,6 @@ class Host(Machine):
 
     @property
     def irqs(self) -> list[str]:
-        """CPUs of both interrupts."""
         return [self.files[f"/proc/irq/{irq}/smp_affinity_list"] for irq in (99, 100)]
 
 

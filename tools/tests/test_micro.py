@@ -133,16 +133,13 @@ class Stamped(XskRole):
         self._received = itertools.count(0, 100)
 
     def frames_received(self) -> int:
-        """More from time to time."""
         return next(self._received)
 
     def stages(self) -> dict[str, Any]:
-        """All frames took the same."""
         each = micro.stage([1000] * 100).model_dump(mode="json")
         return {"unstamped": 0, **dict.fromkeys(("driver", "stack", "complete"), each), **self._reported}
 
     def ineffective(self) -> str:
-        """All options are in force."""
         return ""
 
 

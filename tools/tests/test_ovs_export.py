@@ -55,7 +55,6 @@ class Series:
         self._build = ovs_export.ovs_build
 
     def tree(self, folder: Path) -> dict[str, str]:
-        """What ovs/build would compile."""
         tree = self._build.Tree(folder, folder.with_suffix(".log"))
         shutil.copytree(self.source, folder)
         shutil.copytree(self.files, folder, dirs_exist_ok=True)

@@ -49,7 +49,6 @@ class Card(card.Machine):
 
     @property
     def mtu(self) -> int:
-        """Of the interface."""
         return int(self.files[f"/sys/class/net/{self.ifname}/mtu"])
 
     def write(self, path: str, text: str) -> None:
@@ -81,7 +80,6 @@ class Card(card.Machine):
         }
 
     def put_back(self, was: dict[str, Any]) -> None:
-        """All of that."""
         self.write(f"/sys/class/net/{self.ifname}/mtu", str(was["mtu"]))
         self.flags_set = {"up": was["up"], "promisc": was["promiscuous"]}
         self.features = {name: "on" if state else "off" for name, state in was["offloads"].items()}

@@ -38,11 +38,9 @@ class Host:
         """No program."""
 
     def xsk_queues(self, ifname: str) -> list[int] | None:
-        """Those that are served."""
         return self.served
 
     def links(self) -> Any:
-        """The one link."""
         return {"p0": SimpleNamespace(counters={"rx": {"packets": self.received}, "tx": {"packets": self.sent}})}
 
 
@@ -87,7 +85,6 @@ def b0(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def proven(b0: Host, send: Any, a0: Host, **forwarder: Any) -> str:
-    """Why nothing comes through."""
     with pytest.raises(PointFailed) as failed:
         prove(b0, send, a0, **forwarder)
     return str(failed.value)

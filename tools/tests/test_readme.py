@@ -30,7 +30,6 @@ def text_of(page: str) -> str:
 
 
 def commands(*pages: str) -> list[str]:
-    """Each once, in order."""
     blocks = [block for page in pages for block in re.findall(r"```sh\n(.*?)```", text_of(page), re.DOTALL)]
     lines = [re.sub(r"\s{2,}#.*", "", line).strip() for block in blocks for line in block.splitlines()]
     return [*dict.fromkeys(line for line in lines if line)]

@@ -75,7 +75,6 @@ _QUICK = {"name": "applications", "duration_s": 0.2, "warmup_s": 0.05}
 
 
 def rows(lab: Lab, forwarders: list[Any], method: dict[str, Any], *options: str) -> dict[tuple[str, str], Any]:
-    """(forwarder, workload) -> its row."""
     lab.run(forwarders=forwarders, method={**_QUICK, **method}, options=options)
     return {(row["forwarder"], row["levels"]["workload"]): row for row in lab.rows()}
 

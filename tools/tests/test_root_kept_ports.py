@@ -67,7 +67,6 @@ ALSO = {
 
 @pytest.fixture
 def host() -> Iterator[NetnsHost]:
-    """A namespace with a link."""
     netns = f"xdplab-port-{secrets.token_hex(2)}"
     subprocess.run(["ip", "netns", "add", netns], check=True)
     try:
@@ -80,7 +79,6 @@ def host() -> Iterator[NetnsHost]:
 
 
 def leaving(change: str) -> dict[str, Any]:
-    """A forwarder that leaves this."""
     text = _LEAVES.format(program=bpf_program("xdpfwd"), change=change).replace("{{", "{").replace("}}", "}")
     text = text.replace("{object}", str(bpf_program("xdpfwd").parent / "redirect.bpf.o"))
     return {"name": "command", "options": {"argv": ["sh", "-c", text], "redirects": True}}
@@ -159,7 +157,6 @@ def test_on_hosts_as_well(tmp_path: Path) -> None:
 
 
 def test_restore_removes_what_a_killed_forwarder_has_in_shared_memory(lab: Lab) -> None:
-    """And nothing of other runs."""
     folder = lab.state / f"{lab.name}.dut"
     made = "; ".join(f"touch /dev/shm/{shared_memory.prefix(folder / place)}-x" for place in ("dut", "beside1/dut"))
     others = shared_memory.prefix(Path("/of/another/run")) + "-x"

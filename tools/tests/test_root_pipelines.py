@@ -106,7 +106,6 @@ def test_a_flowtable_carries_connections_where_the_kernel_has_it(lab: Lab) -> No
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedTestbed]:
-    """A testbed that is up."""
     state = pytest.MonkeyPatch()
     state.setenv("XDPLAB_STATE", str(tmp_path_factory.mktemp("state")))
     made = testbed.open_testbed(TestbedSpec.model_validate({"schema": 1, "name": "work", "kind": "embedded"}))
@@ -148,7 +147,6 @@ FAULTS = [
 
 @contextlib.contextmanager
 def started(bench: EmbeddedTestbed, title: str, pipeline: Pipeline) -> Iterator[tuple[Forwarder[Any], Dut, Point]]:
-    """A forwarder at work."""
     spec = ForwarderSpec.model_validate(title)
     point = Point(forwarder=spec, path=Path.THROUGH, knobs={}, traffic=TrafficSpec(), pipeline=pipeline)
     dut = dut_of(bench, point, bench.layout)

@@ -59,20 +59,17 @@ def state(pid: int) -> str:
 
 
 def is_asleep(pid: int, kind: str) -> bool:
-    """By the kernel's word."""
     if kind == "none":
         return state(pid) == "T"
     return any(frozen(path) for path in cgroups("xdplab-") if str(pid) in (path / "cgroup.procs").read_text().split())
 
 
 def ran_ns(pids: set[int]) -> int:
-    """CPU time of all threads."""
     files = (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
     return sum(int(path.read_text(encoding="ascii").split()[0]) for path in files)
 
 
 def carried_out(results: Path, **changes: Any) -> tuple[RunFolder, RunOutcome]:
-    """Two rounds, by this process."""
     study = studies.study(testbed="embedded", tester="quick", repetitions=2, **changes)
     with ConsoleListener() as listener:
         return app.run_study(app.prepare(study), listener, results)

@@ -37,7 +37,6 @@ class Checkout:
         self.has("all,lab,test")
 
     def has(self, extras: str) -> None:
-        """These are in .venv."""
         digest = "$(cat pyproject.toml ci/constraints.txt <(pwd) | sha256sum | cut -d' ' -f1)"
         subprocess.run(["bash", "-c", f'echo "{digest} {extras}" >.venv/.stamp'], cwd=self.folder, check=True)
 

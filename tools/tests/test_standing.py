@@ -23,7 +23,6 @@ STAGES = micro.study(("one", "two"), method={"name": "stages", "rates_pps": [128
 def rates(
     of: Mapping[str, Sequence[float]], spec: Mapping[str, Any] = TWO, at: Mapping[str, str] | None = None, **more: Any
 ) -> list[TrialRecord]:
-    """Repetitions of cases, in Mpps."""
     levels = at or {"workload": "rxdrop"}
     points = {case: micro.point(spec, case, **levels) for case in of}
     return [

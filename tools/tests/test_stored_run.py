@@ -20,7 +20,6 @@ STORED = Path(__file__).parent / "data" / "stored-run"
 
 @pytest.fixture
 def run(results: Path) -> RunFolder:
-    """A copy of it."""
     shutil.copytree(STORED, results / "stored")
     return RunFolder(results / "stored")
 

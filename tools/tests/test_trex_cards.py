@@ -134,7 +134,6 @@ def test_testers_that_need_interfaces_are_refused(testbed: HostsTestbed) -> None
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TRex's client library is here."""
     monkeypatch.setattr(trex, "find", lambda path="": SimpleNamespace(folder=Path("/opt/trex"), libraries=Path("/lib")))
 
 

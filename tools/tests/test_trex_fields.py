@@ -99,7 +99,6 @@ def test_fields_that_take_turns_make_the_flows_of_our_own_tester(profile: Module
 
 
 def headers_fields(headers: Headers) -> list[int]:
-    """Ranges of addresses."""
     return [each.count for each in (headers.sources, headers.targets) if each.count > 1]
 
 

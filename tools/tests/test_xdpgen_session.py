@@ -73,7 +73,6 @@ class Lab:
         return self.tester.run(context, TRIAL)
 
     def started(self) -> list[int]:
-        """Process ids, in order."""
         return [int(line) for line in (self.folder / "started").read_text(encoding="utf-8").split()]
 
 
@@ -133,7 +132,6 @@ def test_one_that_another_thread_started_does_not_outlive_its_trial(lab: Lab) ->
 
 
 def test_another_place_has_a_process_of_its_own(lab: Lab) -> None:
-    """Its log is there."""
     lab.trial()
     lab.trial(workdir="other")
     first, second = lab.started()

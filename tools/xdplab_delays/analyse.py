@@ -71,7 +71,6 @@ def analyse(run: Run) -> list[DelayAnalysis]:
 
 
 def analyse_records(run: RunRecord, trials: Sequence[TrialRecord]) -> list[DelayAnalysis]:
-    """The same of records."""
     import sklearn.cluster  # noqa: F401 - before the limit: a library loaded later would not know of it
     from threadpoolctl import threadpool_limits
 

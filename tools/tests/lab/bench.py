@@ -58,7 +58,6 @@ class Bench:
         return xdplab("run", self.study(**given), env=self.env, timeout_s=150)
 
     def last_run(self) -> RunFolder:
-        """The newest run folder."""
         return RunFolder((self.folder / "results" / "latest").resolve())
 
     def rows(self) -> list[dict[str, Any]]:

@@ -62,7 +62,6 @@ class Browser:
         return found["result"].get("value")
 
     def key(self, name: str) -> None:
-        """Press one."""
         text = {"text": name} if len(name) == 1 else {"text": "\r"} if name == "Enter" else {}
         self.ask("Input.dispatchKeyEvent", type="keyDown", key=name, **text)
         self.ask("Input.dispatchKeyEvent", type="keyUp", key=name)
@@ -79,7 +78,6 @@ class Browser:
         path.write_bytes(base64.b64decode(found["data"]))
 
     def paper(self, path: Path) -> None:
-        """As printed, as PDF."""
         path.write_bytes(base64.b64decode(self.ask("Page.printToPDF")["data"]))
 
     def _keep(self, event: dict[str, Any]) -> None:

@@ -69,7 +69,6 @@ class Machine:
         self.msr = "600"
 
     def read(self, path: str) -> str:
-        """Text of a file."""
         if path not in self.files:
             raise XdplabError(f"B: {path}: No such file or directory")
         return self.files[path]
@@ -86,7 +85,6 @@ class Machine:
             self.files[path] = text
 
     def run(self, argv: Sequence[str], *, check: bool = True, **_: Any) -> Completed:
-        """Programs that knobs call."""
         self.calls.append(list(argv))
         code, out = self._answer(list(argv))
         done = Completed(tuple(argv), code, out, "" if not code else "netlink error: Invalid argument")

@@ -54,7 +54,6 @@ def searched(
 
 
 def with_repetitions(summary: PointSummary, repetitions: Sequence[RepetitionFigures]) -> PointSummary:
-    """A summary of these."""
     keys = dict.fromkeys(key for one in repetitions for key in one.figures)
     known = {key: Measured.over([one.figures[key] for one in repetitions if key in one.figures]) for key in keys}
     return summary.model_copy(

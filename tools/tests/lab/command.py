@@ -53,7 +53,6 @@ class Done:
         assert self.code == code, f"exit code {self.code}: {self.err}"
 
     def json(self) -> Any:
-        """Standard output as JSON."""
         return json.loads(self.out)
 
 
@@ -96,7 +95,6 @@ def held_up(testbed: object, env: Mapping[str, str]) -> Iterator["subprocess.Pop
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> Done:
-    """Wait for it."""
     try:
         out, err = process.communicate(timeout=timeout_s)
     finally:

@@ -11,7 +11,6 @@ from xdplab.tools import project_root
 
 
 def compiled(folder: Path, name: str, text: str) -> Path:
-    """An object for BPF."""
     source, made = folder / f"{name}.bpf.c", folder / f"{name}.bpf.o"
     source.write_text(text, encoding="utf-8")
     include = f"/usr/include/{os.uname().machine}-linux-gnu"
@@ -20,7 +19,6 @@ def compiled(folder: Path, name: str, text: str) -> Path:
 
 
 def compiled_application(folder: Path, name: str, text: str) -> Path:
-    """A program that uses libxdp."""
     source, made = folder / f"{name}.c", folder / name
     source.write_text(text, encoding="utf-8")
     subprocess.run(["cc", "-O2", "-w", source, "-o", made, "-lxdp", "-lbpf"], check=True)

@@ -13,7 +13,6 @@ PROGRAM = "#!/bin/sh\nexec sleep 600\n"
 
 
 def examples() -> dict[str, str]:
-    """File -> its text."""
     text = (project_root() / "CONTRIBUTING.md").read_text(encoding="utf-8")
     found = re.findall(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert len(dict(found)) == len(found)

@@ -102,7 +102,6 @@ class Relay:
                 sock.close()
 
     def close(self) -> None:
-        """No more connections."""
         self._listener.close()
         self.cut(hang=False)
 
@@ -120,7 +119,6 @@ class Outcome:
 
     @property
     def measured(self) -> int:
-        """Trials with a result."""
         return sum(trial.result is not None and trial.purpose == "measure" for trial in self.trials)
 
     @property

@@ -20,25 +20,20 @@ class Dial(Knob):
 
     @classmethod
     def file(cls) -> Path:
-        """Where it is."""
         return Path(os.environ["LAB_DIALS"], cls.name)
 
     def read(self, context: KnobContext) -> str:
-        """What it holds."""
         return self.file().read_text(encoding="utf-8")
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Write it."""
         if self.name in refused:
             raise refused[self.name]
         self.file().write_text(str(value), encoding="utf-8")
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
-        """It holds what was written."""
         assert self.read(context) == str(value)
 
     def restore(self, context: KnobContext, saved: Any) -> None:
-        """Write it back."""
         if self.name in stuck:
             raise stuck[self.name]
         self.file().write_text(saved, encoding="utf-8")

@@ -22,7 +22,6 @@ def study(cases: Sequence[str] = ("one",), **changes: Any) -> dict[str, Any]:
 
 
 def functions(**matrix: Any) -> dict[str, Any]:
-    """Of network functions."""
     given = {"name": "functions", "functions": ["macswap"], "modes": ["xdp", "af_xdp"], **matrix}
     return {"schema": 1, "name": "s", "method": given}
 
@@ -49,7 +48,6 @@ def trial(
 
 
 def record(at: Point, figures: Mapping[str, Any], **more: Any) -> TrialRecord:
-    """What a method counted."""
     measured = {"result": result(stream([], sent=7)), "mode": MODE} if figures else {}
     given = {"point_id": at.id, "repetition": 0, "status": "ok", "started": "2026-01-02T03:04:05.678+00:00", **measured}
     return TrialRecord.model_validate({**given, "figures": dict(figures), **more})

@@ -63,7 +63,6 @@ def measure(folder: Path, repetitions: int, rounds: int) -> dict[str, dict[str, 
 
 
 def main() -> None:
-    """Print medians and ranges."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=2)

@@ -33,7 +33,6 @@ RUNTIME_HEAD = "Name State Calls Vectors Suspends Packet-Clocks Vectors/Call\n"
 
 
 def recorded(path: Path) -> str:
-    """The text of a recording."""
     return lzma.decompress(path.read_bytes()).decode()
 
 

@@ -67,7 +67,6 @@ class PciHost:
         return None, path
 
     def exists(self, path: Any) -> bool:
-        """A file, a folder."""
         card, rest = self._of(str(path))
         if str(path) in self.files:
             return True
@@ -80,7 +79,6 @@ class PciHost:
         )
 
     def read_port(self, ifname: str) -> dict[str, Any]:
-        """Of its interface."""
         card = self._by_name(ifname)
         assert card is not None, ifname
         return {
@@ -94,7 +92,6 @@ class PciHost:
         }
 
     def put_port_back(self, ifname: str, was: Mapping[str, Any]) -> list[str]:
-        """Likewise."""
         card = self._by_name(ifname)
         assert card is not None, ifname
         card.mtu, card.disable_ipv6 = was["mtu"], was["disable_ipv6"]
@@ -112,7 +109,6 @@ class PciHost:
         return {card.ifname: None for card in self.cards.values() if self._has_interface(card)}
 
     def names(self, folder: Any) -> list[str]:
-        """Of a folder."""
         card, rest = self._of(str(folder))
         assert card is not None, folder
         if rest == "net":
@@ -121,7 +117,6 @@ class PciHost:
         return sorted([card.address, *self.beside])
 
     def read(self, path: Any) -> str:
-        """Of a file."""
         card, rest = self._of(str(path))
         if str(path) in self.files:
             return self.files[str(path)]
@@ -148,7 +143,6 @@ class PciHost:
     def run(
         self, argv: Sequence[str], *, check: bool = True, stdin: str | None = None, timeout_s: float = 0
     ) -> Completed:
-        """The programs that are used."""
         self.calls.append(list(argv))
         code, out = getattr(self, f"_{argv[0]}")(list(argv[1:]), stdin or "")
         if check and code:

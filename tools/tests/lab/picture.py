@@ -80,7 +80,6 @@ def _reduced(trial: TrialRecord) -> dict[str, object]:
 
 
 def stored() -> tuple[RunRecord, list[TrialRecord]]:
-    """The run."""
     record = RunRecord.model_validate_json((STORED / "run.json").read_text(encoding="utf-8"))
     journal = lzma.decompress((STORED / "trials.jsonl.xz").read_bytes()).decode()
     return record, [TrialRecord.model_validate_json(line) for line in journal.splitlines()]

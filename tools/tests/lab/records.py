@@ -64,7 +64,6 @@ def stream(values_ns: Sequence[int] = (), *, sent: int | None = None, **fields: 
 
 
 def result(*streams: StreamResult, **fields: Any) -> TrialResult:
-    """A result of one second."""
     return TrialResult(**{"tester": "fake", "sender": "fake", "elapsed_s": 1.0, "streams": streams, **fields})
 
 
@@ -98,7 +97,6 @@ def trial(
 
 
 def environment(**changes: Any) -> Environment:
-    """A small machine."""
     given: dict[str, Any] = {
         "kernel": "6.18.0",
         "cmdline": "quiet",

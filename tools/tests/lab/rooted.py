@@ -52,7 +52,6 @@ class Lab:
         self._environment = environment
 
     def env(self, **extra: str) -> dict[str, str]:
-        """Environment of a run."""
         folders = {"XDPLAB_STATE": str(self.state), "XDPLAB_RESULTS": str(self.results), "LAB_TAG": self.tag}
         return self._environment(**{**folders, **extra})
 
@@ -91,11 +90,9 @@ class Lab:
         return rows_of(make_method(record.study.method), summarise(record, run.trials()))
 
     def newest(self) -> RunFolder:
-        """The newest run."""
         return RunFolder((self.results / "latest").resolve())
 
     def trials(self) -> list[TrialRecord]:
-        """Records of the newest run."""
         return [*self.newest().trials()]
 
     def files(self) -> list[Path]:
@@ -107,7 +104,6 @@ class Lab:
         return [path for path in found if any(name in path.name for name in names)]
 
     def namespaces(self) -> list[str]:
-        """Namespaces of this testbed."""
         return [path.name for path in Path("/run/netns").glob(f"xdplab-{self.tag}-*")]
 
     def cgroups(self) -> list[Path]:
@@ -153,13 +149,11 @@ class Lab:
 
 
 def cgroups(beginning: str) -> list[Path]:
-    """Those whose names begin so."""
     found = os.walk("/sys/fs/cgroup")
     return [Path(folder, name) for folder, names, _ in found for name in names if name.startswith(beginning)]
 
 
 def frozen(cgroup: Path) -> bool:
-    """By the kernel's word."""
     if (cgroup / "freezer.state").exists():
         return (cgroup / "freezer.state").read_text(encoding="ascii") == "FROZEN\n"
     return "frozen 1" in (cgroup / "cgroup.events").read_text(encoding="ascii")

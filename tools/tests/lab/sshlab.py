@@ -174,7 +174,6 @@ class SshLab:
         self._end(host, lambda pid: Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("sshd"))
 
     def known_host(self, host: str, address: str, port: int = 22) -> str:
-        """A line of known_hosts."""
         name = address if port == 22 else f"[{address}]:{port}"
         return f"{name} {(self.folder / f'host{host}.pub').read_text(encoding='ascii')}"
 

@@ -95,7 +95,6 @@ def _loaded(inside: str) -> tuple[str, ...]:
 
 
 def _facts(in_use: dict[str, Any]) -> dict[str, Any]:
-    """From what VPP printed."""
     cpus: dict[str, list[str]] = {"vpp_main": [], "vpp_wk_": []}
     for row in in_use["show threads"]:
         _, name, _, cpu, *_ = row.split()

@@ -30,17 +30,14 @@ def study_file(folder: Path, **changes: Any) -> Path:
 
 
 def study(**changes: Any) -> StudySpec:
-    """The same as a model."""
     return validated(StudySpec, {**FAKE, **changes}, "study")
 
 
 def a_testbed(kind: str = "fake", **changes: Any) -> TestbedSpec:
-    """A testbed as a model."""
     return validated(TestbedSpec, {"name": "t", "kind": kind, **changes}, "testbed")
 
 
 def only_run(results: Path) -> RunFolder:
-    """The one run folder there."""
     (path,) = [path for path in results.iterdir() if path.is_dir() and not path.is_symlink()]
     return RunFolder(path)
 

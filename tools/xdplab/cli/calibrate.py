@@ -45,7 +45,6 @@ class Found(Model):
     paced: tuple[Paced, ...]
 
     def text(self) -> str:
-        """Tables."""
         rows = [["offered kpps", "within 200 ns %", "rate error %", "stalled %", "p50 ns", "p99 ns"]]
         rows += [
             [

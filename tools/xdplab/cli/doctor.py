@@ -37,7 +37,6 @@ def study_checks(prepared: Prepared) -> list[Check]:
 
 
 def checks(spec: TestbedSpec) -> list[Check]:
-    """All checks for a testbed."""
     if spec.kind == "hosts":
         return hosts_checks(spec)
     found = [_root(), kernel(platform.release()), _cpus(spec), _lock(spec)]

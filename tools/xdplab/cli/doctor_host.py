@@ -200,7 +200,6 @@ def _iommu(host: Host) -> Check:
 
 
 def hugepages(host: Host) -> Check:
-    """How many there are."""
     path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
     text = text_of(host, path)
     found = f"{text or 'no'} 2 MiB pages reserved; runs that need them reserve and give back"

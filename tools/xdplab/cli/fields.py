@@ -95,7 +95,6 @@ def _default(schema: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any], inner: Mapping[str, Any]) -> str:
-    """A JSON Schema in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return _type(inner[name], inner) if "enum" in inner[name] else link(name)

@@ -13,7 +13,6 @@ class _Command(TyperCommand):
     """Refuses them before anything else is looked at."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Raises a usage error."""
         order = self.make_parser(ctx).parse_args(args=list(args))[2]
         for param, often in Counter(order).items():
             if often > 1 and isinstance(param, TyperOption) and not (param.multiple or param.is_flag or param.count):
@@ -25,5 +24,4 @@ class Commands(typer.Typer):
     """A group of such commands."""
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """As typer's."""
         return super().command(name, cls=_Command, **options)

@@ -18,12 +18,10 @@ class WithOthers(TyperGroup):
     panel = "Measure"
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
-        """As typer's."""
         self._add_others()
         return super().list_commands(ctx)
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
-        """As typer's."""
         if cmd_name not in self.commands:
             self._add_others()
         return super().get_command(ctx, cmd_name)

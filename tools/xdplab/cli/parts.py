@@ -93,7 +93,6 @@ def _described(part: Part) -> str:
 
 
 def _first(text: str) -> str:
-    """Its first sentence."""
     sentence = re.split(r"(?<=[.?])\s", " ".join(text.split()), maxsplit=1)[0].rstrip(".")
     return textwrap.shorten(re.sub(r"^Method `[a-z]+`: ", "", sentence), _WIDTH - 24, placeholder=" ...")
 

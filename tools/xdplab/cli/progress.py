@@ -39,7 +39,6 @@ class Steps:
             self._progress.stop()
 
     def __call__(self, text: str) -> None:
-        """The next step begins."""
         if self._console.is_terminal:
             self._progress.update(self._task, completed=self._done, detail=text)
             self._progress.refresh()
@@ -69,7 +68,6 @@ class ConsoleListener(Listener):
             self._progress.stop()
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """Say how much is ahead."""
         self._called = plan.called
         self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
         if self._console.is_terminal:
@@ -80,7 +78,6 @@ class ConsoleListener(Listener):
             self._progress.start()
 
     def note(self, text: str) -> None:
-        """A line of its own."""
         (self._progress.console if self._progress else self._console).print(plain(text), markup=False, soft_wrap=True)
 
     def progress(self, text: str) -> None:
@@ -100,6 +97,5 @@ class ConsoleListener(Listener):
             self._progress.refresh()
 
     def trial(self, point: Point, record: TrialRecord) -> None:
-        """One line per trial."""
         text = f"{self._called(point)} #{record.repetition + 1}: {describe(record)}"
         self.note(text if self._progress else f"{text}   [left {duration(self._left_s)}]")

@@ -94,7 +94,6 @@ def planned(study: str, changes: Sequence[str] = ()) -> tuple[float, str]:
 
 
 def page(documents: Mapping[str, "Document"]) -> str:
-    """docs/reproduce.md."""
     return _HEAD + "".join(_section(name, document) for name, document in documents.items())
 
 

@@ -129,7 +129,6 @@ def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
 
 
 def dead_time(dead: Overhead) -> str:
-    """One line."""
     spread = f"median {dead.median_s:.2f} s ({dead.own_median_s:.2f} s without forwarders' start and stop)"
     return f"dead time of a repetition: {spread}, p90 {dead.p90_s:.2f} s; {dead.traffic_share:.0%} was traffic"
 

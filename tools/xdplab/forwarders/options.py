@@ -91,7 +91,6 @@ class RawOptions(Model):
 
 
 def raw_names(options: Model | None) -> tuple[str, ...]:
-    """Of options of any kind."""
     return options.raw_names if isinstance(options, RawOptions) else ()
 
 

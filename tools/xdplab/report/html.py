@@ -121,7 +121,6 @@ def _pauses(summaries: Sequence[PointSummary]) -> list[str]:
 
 
 def _losses(summaries: Sequence[PointSummary]) -> list[str]:
-    """Where frames were lost."""
     return [f"{each.forwarder}: {each.where_lost}." for each in summaries if each.where_lost]
 
 

@@ -34,12 +34,10 @@ class RobotListener(Listener):
         self._called: Callable[[Point], str] = lambda point: point.title
 
     def begin(self, plan: Plan, left: int, seconds: float) -> None:
-        """Say how much is ahead."""
         self._called = plan.called
         self.note(f"{left} repetitions over {len(plan.points)} points, about {duration(seconds)}")
 
     def note(self, text: str) -> None:
-        """A line of its own."""
         logger.info(plain(text))
         logger.console(f"  {plain(text)}")
 
@@ -52,7 +50,6 @@ class RobotListener(Listener):
         self._left_s = left_s
 
     def trial(self, point: Point, record: TrialRecord) -> None:
-        """One line per trial."""
         left = duration(self._left_s)
         self.note(f"{self._called(point)} #{record.repetition + 1}: {describe(record)}   [left {left}]")
 

@@ -193,7 +193,6 @@ class PointSession:
         self.prove_start()
 
     def prepare(self, before: str = "") -> None:
-        """What the forwarder's start needs."""
         self._reason = before
         with self._failing(), self._own_time():
             self._prepare()

@@ -111,7 +111,6 @@ class CardsServer(Server):
         return shown.returncode == 0 and "drop" in shown.stdout
 
     def stop(self) -> None:
-        """The server, then its filter."""
         found, self._filter = self._filter, None
         do_each("trex", super().stop, *([found.stop] if found else []))
 

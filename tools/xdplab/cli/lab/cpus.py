@@ -68,7 +68,6 @@ def senders(speed_mbps: int | None, sender_pps: float | None, cpus: int) -> Send
 
 
 def topology(host: Host) -> Topology:
-    """As /sys tells it."""
     siblings = {
         cpu: cpu_list(text_of(host, f"{_CPU}/cpu{cpu}/topology/thread_siblings_list")) or (cpu,) for cpu in host.cpus
     }

@@ -38,7 +38,6 @@ class LabHosts(Model):
 
     @property
     def hosts(self) -> dict[Part, OfferedHost]:
-        """Those that are there."""
         given: dict[Part, OfferedHost | None] = {"tester": self.tester, "forwarder": self.forwarder, "far": self.far}
         return {part: host for part, host in given.items() if host is not None}
 

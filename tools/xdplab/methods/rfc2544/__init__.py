@@ -200,7 +200,6 @@ class Rfc2544(Method[Rfc2544Spec]):
         return [*ablated, *rfc2544_section(self, page), page.pictures()]
 
     def remarks(self, run: RunRecord) -> list[str]:
-        """Each deviation from the RFC."""
         return [f"Deviates from RFC 2544 {each}." for each in deviations(self.spec, run.study)]
 
 

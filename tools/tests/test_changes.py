@@ -173,7 +173,7 @@ def test_what_a_tester_cannot_have_measured_costs_its_point_alone(
         given = studies.study(forwarders=["fake", slow], answer=None, method=method, repetitions=1)
         folder, _ = app.run_study(app.prepare(given), listener, results)
     reasons = [trial.reason for trial in folder.trials() if trial.status == "failed"]
-    words = "fake: what it reports of a trial cannot be: run_delay_ns: Input should be greater than or equal to 0"
+    words = "fake: impossible value in its report: run_delay_ns: Input should be greater than or equal to 0"
     assert reasons == [f"{words} (got -40091302)"] * 2
 
 

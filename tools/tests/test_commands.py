@@ -27,6 +27,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in
          "ovs/README.md", "bpf/README.md", "vpp/README.md", "trex/README.md")  # fmt: skip
 #: Of the system: nothing of ours is in their arguments.
 SYSTEM = {
+    "cargo",
     "cc",
     "clang",
     "cp",
@@ -41,9 +42,10 @@ SYSTEM = {
     ".",
     "cd",
     "git",
+    "go",
 }
 #: What a reader makes of a page before, and what stands for something of his own.
-THEIRS = re.compile(r"(lab|mine|hop|acme-\w+)\.(yaml|dat)|/tmp/lab/.*|[A-Z][A-Z_/.-]*|\.\.\.")
+THEIRS = re.compile(r"(lab|mine|hop|sink|acme-\w+)\.(yaml|dat)|/tmp/lab/.*|[A-Z][A-Z_/.-]*|\.\.\.")
 ENDS = re.compile(r"\s{2,}#.*|\s+#\s.*")
 
 

@@ -12,7 +12,7 @@ from xdplab.forwarders import Dut, make_forwarder
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import CpuUse, thread_use
 from xdplab.model import Disturbance, ForwarderSpec, Path, ThreadUse
-from xdplab.runner.disturbance import Snapshot, Use, between, snapshot, taken_away
+from xdplab.runner.disturbance import Snapshot, Use, _since, between, snapshot, taken_away
 
 DUT = Dut(LocalHost(), (), Path.THROUGH, LAYOUT, FilePath("/nowhere"))
 S = 1_000_000_000
@@ -40,6 +40,13 @@ def taken(seen: Use, dut: Dut = DUT, **fields: Any) -> Disturbance:
 def test_a_quiet_machine_took_nothing_however_many_frames_are_lost() -> None:
     found = taken_away(result(stream([1000], sent=1_000_000)), use(thread(1.0, 0.0)), DUT)
     assert found.taken_share == 0
+
+
+def test_a_thread_has_waited_no_less_than_nothing() -> None:
+    """The scheduler's sum falls where clocks of two CPUs differ."""
+    before, after = thread(1.0, 0.5), thread(2.0, 0.4)
+    found = _since(before, after)
+    assert (found.ran_ns, found.run_delay_ns) == (1.0 * S, 0)
 
 
 @pytest.mark.parametrize(("steal", "counted"), [({0: 0.02}, 0.02), ({1: 0.009}, 0.009), ({5: 0.9}, 0)])

@@ -3,6 +3,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,36 @@ def test_addresses_and_the_home_are_the_lab_s(line: str, expected: str, output: 
     found = follow.step(line, Path("/h"))
     assert " ".join(found.argv) == expected
     assert str(found.output) == str(output)
+
+
+def test_a_lab_is_resumed_with_the_command_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with pages that are others by now."""
+
+    class Stub:
+        def __init__(self) -> None:
+            self.followed: list[str] = []
+            self.tried: list[str] = []
+            self.broken = "c"
+
+        def run(self, line: str) -> str:
+            self.tried.append(line)
+            if line == self.broken:
+                raise Hang(f"exit code 1 of `{line}`")
+            return ""
+
+        def passed(self, line: str) -> None:
+            self.followed.append(line)
+
+    reader: Any = Stub()
+    monkeypatch.setattr(follow, "_lines", lambda: iter("abcd"))
+    with pytest.raises(Hang, match="of `c`"):
+        follow.follow(reader)
+    reader.broken = ""
+    follow.follow(reader)
+    assert "".join(reader.tried) == "abccd"
+    monkeypatch.setattr(follow, "_lines", lambda: iter("axcd"))
+    with pytest.raises(Hang, match="other commands than when the lab began"):
+        follow.follow(reader)
 
 
 def test_a_process_that_has_only_the_number_of_a_machine_s_is_not_ended(

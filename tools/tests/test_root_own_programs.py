@@ -249,12 +249,13 @@ def test_the_page_s_sink_is_a_study(files: dict[str, str], lab: Lab, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("language", "compiler"), [("rust", "cargo"), ("go", "go")])
 def test_the_samples_in_other_languages_forward(lab: Lab, language: str, compiler: str, tmp_path: Path) -> None:
     """They are built as the page has it, in a copy."""
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not on PATH")
-    shutil.copytree(PAGE.parent / "samples", tmp_path / "docs" / "samples")
+    shutil.copytree(PAGE.parent / "samples", tmp_path / "docs" / "samples", ignore=shutil.ignore_patterns("target"))
     (line,) = re.findall(rf"^.*\b{compiler} build.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True)
     made = {"rust": "hop-rust/target/release/hop", "go": "hop-go/hop"}[language]

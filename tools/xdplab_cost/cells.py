@@ -283,7 +283,7 @@ def _command(asked: Any, driver: Driver) -> InGuest:
     if program.read_bytes()[:4] != b"\x7fELF":
         raise Unsupported(f"{options.argv[0]}: a script, and guests of xdplab cost have no interpreters")
     programs = {str(program.resolve()): f"usr/bin/{program.name}"}
-    argv = options.with_values({"port_a": _PORTS[0], "port_b": _PORTS[1], "cpu": 0, "folder": "/run"})
+    argv = options.with_values(options.argv, {"port_a": _PORTS[0], "port_b": _PORTS[1], "cpu": 0, "folder": "/run"})
     for number, each in enumerate(argv[1:], 1):
         if Path(each).is_file():
             argv[number] = str(Path(each).resolve())

@@ -20,7 +20,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--b", choices=("bookworm", "trixie"), default="bookworm", help="Debian's suite on B")
     parser.add_argument("--keep", action="store_true", help="test: where a command fails the lab stays up")
     parser.add_argument("action", nargs="?", choices=("up", "down", "status", "test", "resume"), default="up",
-                        help="resume: test goes on in the lab that is up, with the command that failed")  # fmt: skip
+                        help="resume: continue `test --keep` with the command that failed")  # fmt: skip
     options = parser.parse_args(argv)
     try:
         if options.action in ("test", "resume"):
@@ -44,19 +44,18 @@ def _test(b: str, *, keep: bool, resume: bool) -> None:
     """In a lab of its own; consoles and what commands printed stay."""
     if not resume:
         box.require_none()
-    passed = False
+        box.up(b, _say)
     try:
-        if not resume:
-            box.up(b, _say)
         reader = Reader(_say)
         follow(reader)
         production.untouched(reader, _say)
-        passed = True
-    finally:
-        if passed or not keep:
-            box.down()
-        else:
-            _say("stays up: `ci/lab resume` goes on with the command that failed, `make lab-down` ends it")
+    except BaseException:
+        if keep or resume:
+            _say("the lab stays up: `.venv/bin/python ci/lab resume` continues with the command that failed")
+            raise
+        box.down()
+        raise
+    box.down()
 
 
 def _status() -> str:

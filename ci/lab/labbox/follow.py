@@ -16,7 +16,7 @@ from pathlib import Path
 
 from labbox import box
 from labbox.machines import MACHINES, SSH_PORT
-from nic.errors import Hang
+from nic.errors import Hang, MissingPart
 from xdplab.model.run import LAB_IN_A_BOX
 from xdplab.tools import cache_folder, project_root
 
@@ -102,7 +102,12 @@ class Reader:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self.home, self.place = say, box.FOLDER / "home", box.FOLDER / "place"
+        state = box.read_state()
+        if state is None:
+            raise MissingPart("no lab runs; `make lab` starts one")
         self._followed = box.FOLDER / "followed"
+        #: Commands of the pages that have passed in this lab.
+        self.followed = self._followed.read_text(encoding="utf-8").splitlines() if self._followed.exists() else []
         self._log = (box.FOLDER / "follow.log").open("ab" if self.followed else "wb")
         (self.home / "bin").mkdir(parents=True, exist_ok=True)
         (self.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
@@ -113,9 +118,6 @@ class Reader:
         for path in ROOT.iterdir():
             if path.name not in ("build", "results", ".git") and not (self.place / path.name).exists():
                 (self.place / path.name).symlink_to(path)
-        state = box.read_state()
-        if state is None:
-            raise Hang("no lab is up")
         self.env = {
             **os.environ,
             "HOME": str(self.home),
@@ -131,13 +133,9 @@ class Reader:
         }
         self.env.pop("SSH_AUTH_SOCK", None)
 
-    @property
-    def followed(self) -> int:
-        """How many commands of the pages have passed, in this lab."""
-        return len(self._followed.read_text(encoding="utf-8").splitlines()) if self._followed.exists() else 0
-
-    def note(self, line: str) -> None:
-        """One more."""
+    def passed(self, line: str) -> None:
+        """Record a command that passed."""
+        self.followed.append(line)
         with self._followed.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
@@ -177,8 +175,11 @@ def follow(reader: Reader) -> None:
         Hang: One failed, or does not do what its page says.
     """
     lines = list(_lines())
-    seen = set(lines[: reader.followed])
-    for line in lines[reader.followed :]:
+    done = list(reader.followed)
+    if lines[: len(done)] != done:
+        raise Hang("the pages have other commands than when the lab began; `make lab-down` ends it")
+    seen = set(done)
+    for line in lines[len(done) :]:
         text = reader.run(line)
         if line == "make provision TESTBED=lab.yaml" and line in seen:
             counts = re.findall(r"changed=(\d+)", text)
@@ -189,7 +190,7 @@ def follow(reader: Reader) -> None:
             if f"emulated ({LAB_IN_A_BOX})" not in page:
                 raise Hang(f"the report of `{line}` does not say that its machines are emulated")
         seen.add(line)
-        reader.note(line)
+        reader.passed(line)
 
 
 def _lines() -> Iterator[str]:

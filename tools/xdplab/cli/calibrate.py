@@ -13,7 +13,7 @@ from xdplab.model.cells import columns
 from xdplab.runner import interruptible, low_latency, recover
 from xdplab.stats.interval import Interval, ratio_interval
 from xdplab.testbed import Testbed, open_testbed
-from xdplab.testers import TesterContext
+from xdplab.testers import TesterContext, run_trial
 from xdplab.testers.xdpgen import Xdpgen
 
 _FRAME_BYTES = 64
@@ -127,7 +127,9 @@ def _run(context: TesterContext, pps: float | None, duration_s: float, sender: s
     kind = "load" if pps is None else "latency"
     stream = StreamSpec(kind=kind, pps=pps, frame_bytes=_FRAME_BYTES)
     with contextlib.closing(Xdpgen(sender=sender)) as tester:
-        return tester.run(context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1))
+        return run_trial(
+            tester, context, TrialSpec(streams=(stream,), duration_s=duration_s, warmup_s=0.1, drain_s=0.1)
+        )
 
 
 def _paced(pps: float, results: Sequence[TrialResult]) -> Paced:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any program that forwards between two ports, such as an AF_XDP application: docs/own-programs.md."""
+"""Any program that forwards between two ports, or receives or sends at one: docs/own-programs.md."""
 
 import re
 import shlex
@@ -50,8 +50,9 @@ class CommandOptions(Model):
     #: `argv`, that print how many frames it has received. Empty: by the kernel's count of frames that XDP gave to
     #: its sockets, which veth has.
     counter: Annotated[_Arguments, NamesProgram()] = ()
-    #: Where its number is in what `counter` prints: the first group, or the whole; of several matches their sum.
-    counter_pattern: str = r"\d+"
+    #: Where the number is in what `counter` prints: the first group, or the whole; several matches, such as one per
+    #: thread, are added. By default it prints nothing else.
+    counter_pattern: str = r"\A\s*(\d+)\s*\Z"
 
     @field_validator("counter_pattern")
     @classmethod
@@ -73,13 +74,10 @@ class CommandOptions(Model):
                 raise ValueError(f"{option}: its first word is the program, in full")
         return self
 
-    def with_values(self, known: Mapping[str, object]) -> list[str]:
-        """`argv` with each of `_KNOWN` replaced."""
-        return _with_values(self.argv, known)
-
-
-def _with_values(given: Sequence[str], known: Mapping[str, object]) -> list[str]:
-    return [_PLACEHOLDER.sub(lambda match: str(known[match[1]]), each) for each in given]
+    @staticmethod
+    def with_values(given: Sequence[str], known: Mapping[str, object]) -> list[str]:
+        """`argv` or `counter` with each of `_KNOWN` replaced."""
+        return [_PLACEHOLDER.sub(lambda match: str(known[match[1]]), each) for each in given]
 
 
 def _known(dut: Dut) -> dict[str, object]:
@@ -139,7 +137,7 @@ class CommandForwarder(InstanceForwarder[CommandOptions, Process]):
         """Start it: that frames come through, which the run waits for, says that it is ready."""
         own = _WITH_BPFFS if self.options.bpffs == "own" else ()
         running = dut.host.start(
-            [*own, *self.options.with_values(_known(dut))],
+            [*own, *self.options.with_values(self.options.argv, _known(dut))],
             log=dut.rundir / "log",
             cpus=[dut.layout.forwarder],
             env={"LIBXDP_SKIP_DISPATCHER": "1"},
@@ -165,9 +163,9 @@ class CommandSink(CommandForwarder):
 
     def unsupported(self, dut: Dut) -> str | None:
         """What it receives must be counted by itself or by the kernel."""
-        found = super().unsupported(dut)
+        super().unsupported(dut)
         why = None if self.options.counter else why_not_counted(dut, "rxdrop")
-        return found or (f"{why}; option counter names a program that tells" if why else None)
+        return f"{why}; set option `counter` to a program that prints its count" if why else None
 
     def frames_received(self) -> int:
         """By what `counter` prints, or by the kernel's count of frames that XDP gave to its sockets.
@@ -178,9 +176,9 @@ class CommandSink(CommandForwarder):
         dut, counter = self.instance.dut, self.options.counter
         if not counter:
             return frames_redirected(dut)
-        done = dut.host.run(_with_values(counter, _known(dut)), check=False)
+        done = dut.host.run(self.options.with_values(counter, _known(dut)), check=False)
         pattern = re.compile(self.options.counter_pattern)
-        found = [match[1 if pattern.groups else 0] for match in pattern.finditer(done.stdout)]
+        found = [match[1 if pattern.groups else 0] or "" for match in pattern.finditer(done.stdout)]
         if done.returncode or not found or not all(map(str.isdecimal, found)):
             wrong = f"exit code {done.returncode}" if done.returncode else f"no number by {pattern.pattern!r}"
             printed = last_words((done.stderr or done.stdout).splitlines()) or "nothing"

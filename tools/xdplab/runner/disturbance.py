@@ -58,8 +58,9 @@ class Use:
 
 
 def _since(before: ThreadUse, after: ThreadUse) -> ThreadUse:
+    """A sum of the scheduler's may fall where the clocks of two CPUs differ, as in an emulated guest."""
     now = after.model_dump(include=_SUMS, exclude_none=True)
-    return after.model_copy(update={key: value - getattr(before, key) for key, value in now.items()})
+    return after.model_copy(update={key: max(0, value - getattr(before, key)) for key, value in now.items()})
 
 
 def between(before: Snapshot, after: Snapshot) -> Use:

@@ -172,15 +172,15 @@ class Tester(ABC):
 
 
 def run_trial(tester: Tester, context: TesterContext, trial: TrialSpec) -> TrialResult:
-    """`tester.run`, for whoever wants a trial.
+    """Run a trial; an impossible report fails its point alone.
 
     Raises:
-        PointFailed: it broke, or reports what cannot be.
+        PointFailed: the tester broke, or reports what cannot be.
     """
     try:
         return tester.run(context, trial)
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"]))
         got = f"{first['msg']} (got {first['input']!r:.40})"
-        raise PointFailed(f"{tester.name}: what it reports of a trial cannot be: {field}: {got}") from None
+        raise PointFailed(f"{tester.name}: impossible value in its report: {where}: {got}") from None

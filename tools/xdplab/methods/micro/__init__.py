@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Micro-benchmarks of one socket, before there is a switch: what a program does at one port of the middle host."""
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
@@ -95,37 +95,31 @@ class Micro(CountingMethod[MicroSpec]):
         return in_role(make_forwarder(point.forwarder), role, point.traffic.smallest)
 
     def prove(self, session: Session) -> None:
-        """It does what is asked of it, before its time for that is over: a program of the user's says no other way.
+        """Wait until the program receives or sends its first frames: a user's program does not report that it is ready.
 
         Raises:
-            PointFailed: it does not, or has ended.
+            PointFailed: it does not within its `silent_s`, or has ended.
         """
+        workload, forwarder = session.point.levels["workload"], session.forwarder
+        if workload == "l2fwd":
+            session.prove()
+            return
         super().prove(session)
-        forwarder, reason = session.forwarder, ""
-        deadline = time.monotonic() + forwarder.silent_s
-        while not (ended := forwarder.crashed()) and time.monotonic() < deadline:
-            try:
-                if self._works(session):
-                    return
-            except PointFailed as exc:  # nothing has counted yet
-                reason = str(exc)
-        workload = session.point.levels["workload"]
-        raise PointFailed(ended or reason or f"{workload}: no frame within {forwarder.silent_s:g} s")
-
-    @staticmethod
-    def _works(session: Session) -> bool:
-        """Whether it received, sent or sent back some frames."""
-        workload = session.point.levels["workload"]
-        if workload == "txonly":
-            begin = _frames_sent(session.dut)
-            time.sleep(_PROOF_S)
-            return _frames_sent(session.dut) > begin
         some = StreamSpec(kind="load", pps=1000, frame_bytes=session.point.traffic.smallest)
-        begin = 0
-        with suppress(PointFailed):  # a count may begin with the first frame
-            begin = frames_received(session.forwarder) if workload == "rxdrop" else 0
-        result = session.send(TrialSpec(streams=(some,), duration_s=_PROOF_S, drain_s=UNDER_WAY_S))
-        return (frames_received(session.forwarder) if workload == "rxdrop" else result.received) > begin
+        begin, reason = _counted(session)
+        deadline = time.monotonic() + forwarder.silent_s
+        for number in itertools.count():
+            if workload == "txonly":
+                time.sleep(_PROOF_S)
+            else:  # a card's link may be down for a while after a program was attached
+                asked = TrialSpec(streams=(some,), duration_s=_PROOF_S, warmup_s=min(number, 2), drain_s=UNDER_WAY_S)
+                session.send(asked)
+            now, reason = _counted(session)
+            if now > begin:
+                return
+            ended = forwarder.crashed()
+            if ended or time.monotonic() > deadline:
+                raise PointFailed(ended or reason or f"{workload}: no frame within {forwarder.silent_s:g} s")
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         spec, workload = self.spec, session.point.levels["workload"]
@@ -144,8 +138,8 @@ class Micro(CountingMethod[MicroSpec]):
         count, begin = _frames_sent(session.dut), time.monotonic()
         time.sleep(self.spec.duration_s)
         sent, elapsed_s = _frames_sent(session.dut) - count, time.monotonic() - begin
-        if not sent:
-            raise PointFailed("nothing was sent")
+        if sent <= 0:
+            raise PointFailed(f"nothing was sent: {count:,} frames before the trial, {count + sent:,} after it")
         result = untested(elapsed_s)
         return MethodResult(result, RateRecord.counted(sent / elapsed_s, result, limited=False))
 
@@ -157,8 +151,11 @@ class Micro(CountingMethod[MicroSpec]):
         begin = frames_received(session.forwarder) if by_the_program else 0
         result = session.send(asked)
         received = frames_received(session.forwarder) - begin if by_the_program else result.received
-        if not received:
-            raise PointFailed(f"nothing was received of {sum(each.sent for each in result.streams)} frames sent")
+        if received <= 0:
+            counts = f"; its count was {begin:,} before and {begin + received:,} after them" if by_the_program else ""
+            raise PointFailed(
+                f"nothing was received of {sum(each.sent for each in result.streams)} frames sent{counts}"
+            )
         return MethodResult(result, RateRecord.counted(received / result.elapsed_s, result, limited=True))
 
     def where(self, point: PointSummary) -> str:
@@ -173,6 +170,16 @@ class Micro(CountingMethod[MicroSpec]):
         names = {point.point_id: f"{self.where(point)}: {point.forwarder}" for point in page.measured}
         chart = page.chart(rate_chart(page.measured, MPPS, names))
         return [page.section(self, "report.html.j2", plot=chart, published=self.spec.published)]
+
+
+def _counted(session: Session) -> tuple[int, str]:
+    """Frames that were sent, or received, up to now; or 0 and why the program's counter does not answer."""
+    if session.point.levels["workload"] == "txonly":
+        return _frames_sent(session.dut), ""
+    try:
+        return frames_received(session.forwarder), ""
+    except PointFailed as exc:
+        return 0, str(exc)
 
 
 def _frames_sent(dut: Dut) -> int:

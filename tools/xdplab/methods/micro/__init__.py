@@ -106,7 +106,7 @@ class Micro(CountingMethod[MicroSpec]):
             return
         super().prove(session)
         some = StreamSpec(kind="load", pps=1000, frame_bytes=session.point.traffic.smallest)
-        begin, reason = _counted(session)
+        begin, _ = _counted(session)
         deadline = time.monotonic() + forwarder.silent_s
         for number in itertools.count():
             if workload == "txonly":

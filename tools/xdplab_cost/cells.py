@@ -297,7 +297,7 @@ def _vpp(asked: Any, driver: Driver) -> InGuest:
     raise Unsupported(f"VPP has not been tried in guests; `xdplab run` measures {asked.name} where VPP is installed")
 
 
-#: All but those of several queues and CPUs, of time, and of huge pages.
+#: What one CPU and one queue can have; docs/cost.md names the others.
 _AFXDP_OPTIONS = {
     "build", "type", "use_need_wakeup", "rx_wakeup", "shared_umem", "tx_copy", "xsk_rx_ring", "xsk_tx_ring",
     "xsk_fill_ring", "xsk_comp_ring", "umem_frames", "umem_frame_size", "umem_headroom", "flow_offload", "flow_entries",

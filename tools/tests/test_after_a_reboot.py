@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from xdplab.hosts.base import Completed
-from xdplab.model import InputError, TestbedSpec, XdplabError
+from xdplab.knobs.memory import Hugepages2M
+from xdplab.model import InputError, TestbedSpec, Unsupported, XdplabError
 from xdplab.runner.recovery import recover
 from xdplab.testbed import HostsTestbed, TestbedLock, cards, real, state, working_folder
 
@@ -246,6 +247,63 @@ def test_what_both_a_run_and_a_point_had_set_is_as_before_the_run(
     )
     recover(SPEC)
     assert machines["dut"].files[file] == after
+    assert not TestbedLock("lab").path.exists()
+
+
+def test_governors_of_the_testbeds_cpus_are_put_back(machines: dict[str, Machine]) -> None:
+    """They were said to be somebody else's, as CPUs 0 and 1 were looked at whatever the testbed has."""
+    killed_run()
+    file = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
+    for cpu in range(4):
+        machines["dut"].files[file.format(cpu)] = "schedutil" if cpu < 2 else "performance"
+    found, was_set = ({file.format(cpu): value for cpu in (2, 3)} for value in ("schedutil", "performance"))
+    machines["dut"].files[file.format(3)] = "powersave"  # somebody's
+    TestbedLock("lab").remember(settings={"governor": found}, settings_set={"governor": was_set}, settings_ports=["b0"])
+    done = recover(SPEC)
+    assert [machines["dut"].files[file.format(cpu)] for cpu in (2, 3)] == ["schedutil", "powersave"]
+    (theirs,) = [line for line in done if line.endswith("left alone")]
+    assert file.format(3) in theirs
+    assert file.format(2) not in theirs
+    assert not TestbedLock("lab").path.exists()
+
+
+def test_what_somebody_has_set_is_told_also_where_something_else_fails(
+    machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is forgotten with that, and the next time nothing would tell of it."""
+    killed_run()
+    name, file = "napi_defer_hard_irqs", "/sys/class/net/p0/napi_defer_hard_irqs"
+    machines["dut"].files[file] = "7"
+    settings = {"hugepages_2m": 5, name: {"p0": "0"}}
+    TestbedLock("lab").remember(settings=settings, settings_set={name: {"p0": "3"}}, settings_ports=["b0"])
+    monkeypatch.setattr(Hugepages2M, "restore", lambda *_: (_ for _ in ()).throw(Unsupported("5 pages, not 7")))
+    with pytest.raises(XdplabError, match=f"5 pages, not 7.*{name} is {{'p0': '7'}}.*left alone"):
+        recover(SPEC)
+
+
+def test_settings_of_a_machine_wait_for_another_testbed_that_holds_them(machines: dict[str, Machine]) -> None:
+    """Its value was taken for somebody's who had changed ours, and ours were forgotten; a port's are put back."""
+    killed_run()
+    name, file = "napi_defer_hard_irqs", "/sys/class/net/p0/napi_defer_hard_irqs"
+    machines["dut"].files[file] = "3"
+    pages = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+    machines["dut"].files[pages] = "1024"
+    TestbedLock("lab").remember(
+        settings={"hugepages_2m": 5, name: {"p0": "0"}},
+        settings_set={"hugepages_2m": 512, name: {"p0": "3"}},
+        settings_ports=["b0"],
+    )
+    host: Any = Played("dut", None, "")
+    other = state.SystemLock(host)
+    other.acquire()
+    with pytest.raises(InputError, match="settings of dut: in use by process"):
+        recover(SPEC)
+    other.release()
+    assert machines["dut"].files[file] == "0"
+    assert TestbedLock("lab").state()["settings"] == {"hugepages_2m": 5}
+    machines["dut"].files[pages] = "512"
+    recover(SPEC)
+    assert machines["dut"].files[pages] == "5"
     assert not TestbedLock("lab").path.exists()
 
 

@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from lab.command import wait_for
 
-from xdplab.hosts.agent import serve, xsk
+from xdplab.hosts.agent import machine, serve, xsk
 from xdplab.hosts.ssh_deploy import agent_zip
 
 
@@ -279,3 +280,20 @@ def test_an_answer_that_is_too_long_is_refused_here(folder: Path) -> None:
     size = serve.ANSWER_BYTES // len("\\u0000") + 1
     assert "is too long" in agent.refused("execute", ["head", "-c", str(size), "/dev/zero"], 20)
     assert agent.ask("exists", "/") is True
+
+
+def test_what_another_session_left_on_a_port_is_kept_as_that_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An administrator's XDP program and MTU since were taken for the killed run's, and `restore` took them off."""
+    links = {"b0": (7, 1700, 99), "b1": (8, 1500, 0), "c0": (9, 9000, 5), "new0": (10, 1500, 0), "e0": (3, 1500, 0)}
+    seen = {name: SimpleNamespace(ifindex=index, mtu=mtu, xdp=xdp) for name, (index, mtu, xdp) in links.items()}
+    monkeypatch.setattr(machine.netlink, "links", lambda: seen)
+    agent: Any = SimpleNamespace(
+        _before={name: index for name, (index, *_) in links.items() if name != "new0"}, _ports=["c0"]
+    )
+    earlier = {"b0": [7, 1500, 0], "b1": [6, 1500, 0], "gone": [4, 1500, 0]}  # b1 is another interface by now
+    left = machine.Machine.ports_left(agent, earlier)
+    assert {name: tuple(was) for name, was in left.items()} == {
+        "b0": (7, 1500, 0),
+        "c0": (9, 9000, 5),
+        "new0": (10, 1500, 0),
+    }

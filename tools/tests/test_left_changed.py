@@ -220,8 +220,27 @@ def test_a_state_folder_of_others_is_refused(
 
 
 def test_where_somebody_has_set_something_only_what_every_run_sets_is_put_back() -> None:
+    """On the port where they did."""
     lock = TestbedLock("fake")
     found = {"mtu": 1500, "offloads": {"rx-gro": True}, "rings": {"rx": 512}}
     lock.remember(ports={"b0": found, "b1": found})
-    recovery._leave_as_they_are(lock, ["b0"])
+    ports = {role: SimpleNamespace(ifname=ifname) for role, ifname in (("b0", "p0"), ("b1", "p1"))}
+    testbed: Any = SimpleNamespace(lock=lock, ports=ports)
+    theirs = recovery._Changed("", frozenset({"p0"}), {})
+    recovery._leave_as_they_are(testbed, ["b0", "b1"], [theirs])
     assert lock.state()["ports"] == {"b0": {"mtu": 1500, "offloads": {"rx-gro": True}}, "b1": found}
+
+
+@pytest.mark.parametrize(
+    ("now", "found", "was_set", "theirs"),
+    [
+        ("3", "0", "3", []),
+        ("7", "0", "3", None),
+        ({"p0": "7", "p1": "3"}, {"p0": "0", "p1": "0"}, {"p0": "3", "p1": "3"}, ["p0"]),
+        # a rule was taken away and the flag not yet: a part is as before, the other as it was set
+        ({"p0": {"on": True, "rules": []}}, {"p0": {"on": False, "rules": []}}, {"p0": {"on": True, "rules": [1]}}, []),
+    ],
+)
+def test_what_is_somebody_elses_is_told_by_its_parts(now: Any, found: Any, was_set: Any, theirs: Any) -> None:
+    seen = recovery._theirs(now, found, was_set)
+    assert seen == (None if theirs is None else frozenset(theirs))

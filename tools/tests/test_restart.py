@@ -89,3 +89,19 @@ def test_a_restart_that_has_begun_is_waited_for() -> None:
     session = Session(stopped.set, after(stopped))
     assert session.restart(0.0).restart_own_ns is not None
     assert session.started == 1
+
+
+def test_links_are_remembered_at_each_start() -> None:
+    """Those that a restart had removed were made anew, and after kill -9 nobody knew that they were a run's."""
+    kept: dict[str, list[str]] = {}
+    started: list[str] = []
+    forwarder = SimpleNamespace(own_links=("xdplab0", "there"), start=lambda _: started.append(str(kept["links"])))
+    session: Any = SimpleNamespace(
+        _links_before={"there"}, _middle=SimpleNamespace(lasting=True), _forwarder=forwarder,
+        _dut=SimpleNamespace(host=SimpleNamespace(make_folder=lambda _: None), rundir=None),
+        _testbed=SimpleNamespace(lock=SimpleNamespace(remember=lambda **state: kept.update(state))),
+    )  # fmt: skip
+    for _ in range(2):
+        PointSession._start(session)
+        kept["links"] = []  # as a restart does
+    assert started == ["['xdplab0']"] * 2

@@ -71,6 +71,25 @@ def test_fewer_channels_than_rss_queues_are_refused_and_undone(wanted: dict[str,
     assert state(host) == before
 
 
+def test_what_was_put_back_is_forgotten_before_the_next_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Channels change a table that was put back before: after kill -9 it was said to be somebody else's."""
+    host = card(channels=8)
+    made = settings(host, lasting=True, channels=4, rss_queues=2)
+    made.apply()
+    remembered = []
+    restore = {name: type(make_knob(name)).restore for name in ("channels", "rss_queues")}
+    for name, own in restore.items():
+
+        def look(self: Knob, context: KnobContext, saved: Any, own: Any = own, name: str = name) -> None:
+            remembered.append((name, sorted(TestbedLock("t").state()["settings"])))
+            own(self, context, saved)
+
+        monkeypatch.setattr(type(make_knob(name)), "restore", look)
+    made.restore()
+    assert remembered == [("rss_queues", ["channels", "rss_queues"]), ("channels", ["channels"])]
+    assert TestbedLock("t").state().get("settings", {}) == {}
+
+
 def test_a_forwarder_that_changes_a_setting_when_it_starts_is_reported() -> None:
     host = card(channels=8)
     made = settings(host, channels=4)

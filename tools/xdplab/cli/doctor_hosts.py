@@ -19,7 +19,7 @@ def hosts_checks(spec: TestbedSpec) -> list[Check]:
     try:
         left = bool(testbed.lock.state())
         found = [check("testbed", not left, "left by a killed run" if left else "free", "xdplab restore --testbed ...")]
-        found += _each_host(testbed)
+        found += _each_host(testbed, with_ports=not left)
     finally:
         testbed.lock.release()
     if any(each.state == "missing" and each.name in ("ssh", "testbed", "ports") for each in found):
@@ -29,7 +29,8 @@ def hosts_checks(spec: TestbedSpec) -> list[Check]:
     return found + _with_ports_up(testbed)
 
 
-def _each_host(testbed: HostsTestbed) -> list[Check]:
+def _each_host(testbed: HostsTestbed, *, with_ports: bool) -> list[Check]:
+    """`with_ports`: not where a killed run left them changed; what it left is remembered as of its own last session."""
     found = []
     homes = {role: port.host for role, port in testbed.spec.ports.items()}
     for name, host in testbed.hosts.items():
@@ -41,7 +42,7 @@ def _each_host(testbed: HostsTestbed) -> list[Check]:
         except XdplabError as exc:
             text, _, fix = str(exc).partition("; ")
             found.append(check("ssh", False, text, fix or "check address, port and sshd there", host=name))
-    if all(each.name != "ssh" or each.state == "ok" for each in found):
+    if with_ports and all(each.name != "ssh" or each.state == "ok" for each in found):
         try:
             testbed.find_ports()
             for role, given in testbed.spec.ports.items():

@@ -72,7 +72,8 @@ class IrqCpu(EachKnob):
         ours = (each for port in context.ports for each in _listed(context.host, port.ifname))
         if irq not in ours or not context.host.exists(_FILE.format(irq)):
             return
-        context.host.write(_FILE.format(irq), cpus)
+        if cpu_list(self.present(context.host, irq)) != cpu_list(cpus):  # some controllers take no CPUs at all
+            context.host.write(_FILE.format(irq), cpus)
         present = self.present(context.host, irq)
         if cpu_list(present) != cpu_list(cpus):
             raise Unsupported(f"{self.name}: interrupt {irq} is on CPUs {present} and could not be put back to {cpus}")

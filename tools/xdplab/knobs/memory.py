@@ -46,7 +46,12 @@ class Hugepages2M(Knob):
             raise Unsupported(f"hugepages_2m: {found}{used}")
 
     def restore(self, context: KnobContext, saved: Any) -> None:
-        """Give them back; those of a program that was killed are counted until all of its threads have ended."""
+        """Give them back, unless somebody has reserved more since.
+
+        Those of a program that was killed are counted until all of its threads have ended.
+        """
+        if self._needed and self.read(context) > self._needed:
+            return
         context.host.write(_FILE, str(saved))
         if not comes_true(lambda: self.read(context) == saved, _ENDS_S):
             raise Unsupported(f"hugepages_2m: {self.read(context)} reserved instead of {saved} before the run")

@@ -4,15 +4,20 @@
 import json
 from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from xdplab.hosts import Host
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
+from xdplab.knobs.base import EachKnob
 from xdplab.model import CpuLayout, Steps, TestbedSpec, XdplabError
 from xdplab.model.inventory import PortRole
-from xdplab.testbed import Port, Testbed, TestbedLock, open_testbed, port_settings
+from xdplab.testbed import Port, Testbed, open_testbed, port_settings
 from xdplab.testbed.state import SystemLock
+
+#: Ends of sentences on what is forgotten with them, and so is told with whatever else fails.
+_SAID_ONCE = ("left alone", "put back all the same")
 
 
 def recover(spec: TestbedSpec, *, force: bool = False, forget: Collection[PortRole] = ()) -> list[str]:
@@ -47,19 +52,24 @@ def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection
     with steps.step("testbed"):
         testbed.down()
     if steps.failed:  # a port that somebody needs by now is often why its peer is not as before
-        raise type(steps.failed[0])(steps.reasons)
+        told = [line for line in done if line.endswith(_SAID_ONCE)]
+        raise type(steps.failed[0])("; ".join([steps.reasons, *told]))
     return done
 
 
 def _put_back(testbed: Testbed, done: list[str], *, force: bool) -> None:
     """Settings of the state file, even if one of them fails, which then stays there: a point's, then the run's own."""
     parts, steps = Steps(), Steps()
-    if not force:
-        _leave_what_was_changed_since(testbed, done, parts)
-    with parts.step("settings"):
-        _of_point(testbed, done, steps)
-    with parts.step("settings"):
-        _of_run(testbed, done, steps)
+    with ExitStack() as stack:
+        with parts.step("settings"):
+            _hold_machine(testbed, stack)
+        held = not parts.failed
+        if not force:
+            _leave_what_was_changed_since(testbed, done, parts, held=held)
+        with parts.step("settings"):
+            _of_point(testbed, done, steps, held=held)
+        with parts.step("settings"):
+            _of_run(testbed, done, steps)
     with parts.step("settings"):
         if steps.failed:
             raise XdplabError(
@@ -69,20 +79,49 @@ def _put_back(testbed: Testbed, done: list[str], *, force: bool) -> None:
     parts.raise_failed()
 
 
-def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Steps) -> None:
-    """Settings that are neither what the run found nor what it set are somebody else's: forgotten and reported.
+def _hold_machine(testbed: Testbed, stack: ExitStack) -> None:
+    """While settings of the machine are looked at and put back, no other testbed may set them.
 
-    All are looked at before the first is put back, which may change others.
+    Raises:
+        InputError: another one holds them.
+    """
+    lock = testbed.lock
+    settings = lock.state().get("settings", {})
+    if not settings or testbed.system in testbed.left_alone or lock.rebooted(testbed.system):
+        return
+    if any(knob.scope == "system" for knob in _known(settings, Steps()).values()):
+        machine = SystemLock(testbed.system)
+        machine.acquire()
+        stack.callback(machine.release)
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """A setting that is neither what the run found nor what it set: somebody else's, which is left alone."""
+
+    #: What to say of it.
+    sentence: str
+    #: Ports, CPUs, interrupts ... of which it is so; None: of the whole.
+    names: frozenset[str] | None
+    #: What of it is still the run's to put back.
+    ours: Any
+
+
+def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Steps, *, held: bool) -> None:
+    """What somebody has changed since is forgotten and reported.
+
+    All settings are looked at before the first is put back, which may change others. `held`: as `_of_point`.
     """
     lock, state = testbed.lock, testbed.lock.state()
-    found, theirs = state.get("settings", {}), dict[str, str]()
+    found, theirs = state.get("settings", {}), dict[str, _Changed]()
     with steps.step("settings"):
         if found and testbed.system not in testbed.left_alone and not lock.rebooted(testbed.system):
-            context, knobs = _point(testbed, steps)
+            context, knobs = _point(testbed, steps, held=held)
             theirs = _changed_since(knobs, context, found, state.get("settings_set", {}))
-            done += theirs.values()
-            _leave_as_they_are(lock, state.get("settings_ports", ()) if theirs else ())
-            lock.remember(settings={key: was for key, was in found.items() if key not in theirs})
+            done += [each.sentence for each in theirs.values()]
+            of_ports = [each for name, each in theirs.items() if knobs[name].scope == "port"]
+            _leave_as_they_are(testbed, state.get("settings_ports", ()), of_ports)
+            lock.remember(settings=_without(found, theirs))
     for role, saved in state.get("own_settings", {}).items():
         with steps.step(role):
             port = testbed.ports.get(role)
@@ -91,44 +130,81 @@ def _leave_what_was_changed_since(testbed: Testbed, done: list[str], steps: Step
                 knobs = _known(saved.keys() - both, steps)  # what a point has set since is known from that
                 was_set = state.get("own_settings_set", {}).get(role, {})
                 changed = _changed_since(knobs, _context(port.host, (port,)), saved, was_set)
-                done += changed.values()
-                _leave_as_they_are(lock, [role] if changed else ())
-                gone = changed.keys() | (both & theirs.keys())
-                own = {**lock.state()["own_settings"], role: {k: was for k, was in saved.items() if k not in gone}}
+                done += [each.sentence for each in changed.values()]
+                _leave_as_they_are(testbed, [role], list(changed.values()))
+                gone = {name for name in both & theirs.keys() if _is_of(theirs[name], port)}
+                left = {name: was for name, was in _without(saved, changed).items() if name not in gone}
+                own = {**lock.state()["own_settings"], role: left}
                 lock.remember(own_settings={each: left for each, left in own.items() if left})
 
 
-def _leave_as_they_are(lock: TestbedLock, roles: Collection[str]) -> None:
+def _is_of(changed: _Changed, port: Port) -> bool:
+    return changed.names is None or port.ifname in changed.names
+
+
+def _without(saved: dict[str, Any], changed: dict[str, _Changed]) -> dict[str, Any]:
+    """What is to be put back, without what is somebody else's."""
+    left = {name: changed[name].ours if name in changed else was for name, was in saved.items()}
+    return {name: was for name, was in left.items() if name not in changed or was}
+
+
+def _leave_as_they_are(testbed: Testbed, roles: Collection[str], changed: Collection[_Changed]) -> None:
     """Ports on which somebody has set something since: nothing is put back there but what a run sets on every port."""
-    saved = lock.state().get("ports", {})
+    saved = testbed.lock.state().get("ports", {})
     for role in saved.keys() & set(roles):
-        saved[role] = {kind: was for kind, was in saved[role].items() if kind in port_settings.PREPARED}
-        lock.remember(ports=saved)
+        if role in testbed.ports and any(_is_of(each, testbed.ports[role]) for each in changed):
+            saved[role] = {kind: was for kind, was in saved[role].items() if kind in port_settings.PREPARED}
+            testbed.lock.remember(ports=saved)
 
 
 def _changed_since(
     knobs: dict[str, Knob], context: KnobContext, found: dict[str, Any], was_set: dict[str, Any]
-) -> dict[str, str]:
-    """Knob -> what to say of its value."""
+) -> dict[str, _Changed]:
+    """Knob -> what somebody has changed of it since."""
     changed = {}
     for name in knobs.keys() & was_set.keys():
         with suppress(Exception):  # what cannot be read cannot be put back either, and that says why
-            now = json.loads(json.dumps(knobs[name].read(context)))
-            if not _of_the_run(now, found[name], was_set[name]):
-                of_the_run = f"neither what the run found ({found[name]}) nor what it set ({was_set[name]})"
-                changed[name] = f"{context.host.name}: {name} is {now}, which is {of_the_run}: left alone"
+            now = json.loads(json.dumps(_now(knobs[name], context, found[name])))
+            theirs = _theirs(now, found[name], was_set[name])
+            if theirs is None or theirs:
+                of = [now, found[name], was_set[name]]
+                if theirs is not None:
+                    of = [{each: values.get(each) for each in sorted(theirs)} for values in of]
+                of_the_run = f"neither what the run found ({of[1]}) nor what it set ({of[2]})"
+                changed[name] = _Changed(
+                    sentence=f"{context.host.name}: {name} is {of[0]}, which is {of_the_run}: left alone",
+                    names=theirs,
+                    ours=None if theirs is None else {each: v for each, v in found[name].items() if each not in theirs},
+                )
     return changed
 
 
+def _now(knob: Knob, context: KnobContext, found: Any) -> Any:
+    """What it has now: of what was found, where it is of several; a run may have had other CPUs than this context."""
+    if isinstance(knob, EachKnob):
+        return {name: knob.present(knob.place(context), name) for name in found}
+    return knob.read(context)
+
+
+def _theirs(now: Any, found: Any, was_set: Any) -> frozenset[str] | None:
+    """Of which ports, CPUs ... it is neither what a run found nor what it set; None: of the whole, which has no parts.
+
+    A run that had begun to put it back has done so on some of them.
+    """
+    if all(isinstance(each, dict) for each in (now, found, was_set)):
+        return frozenset(name for name in now if not _of_the_run(now[name], found.get(name), was_set.get(name)))
+    return None if now not in (found, was_set) else frozenset()
+
+
 def _of_the_run(now: Any, found: Any, was_set: Any) -> bool:
-    """Whether it found this or set it; of each port, for what a run had begun to put back is so on some of them."""
-    if isinstance(now, dict) and isinstance(found, dict) and isinstance(was_set, dict):
-        return all(value in (found.get(name), was_set.get(name)) for name, value in now.items())
+    """Whether it found this or set it, in each part."""
+    if all(isinstance(each, dict) for each in (now, found, was_set)):
+        return all(_of_the_run(now[name], found.get(name), was_set.get(name)) for name in now)
     return now in (found, was_set)
 
 
-def _of_point(testbed: Testbed, done: list[str], steps: Steps) -> None:
-    """What a repetition had set, on the forwarder's host."""
+def _of_point(testbed: Testbed, done: list[str], steps: Steps, *, held: bool) -> None:
+    """What a repetition had set, on the forwarder's host. `held`: those of the machine as well."""
     state = testbed.lock.state()
     left = dict(state.get("settings", {}))
     if not left or testbed.system in testbed.left_alone:
@@ -137,21 +213,16 @@ def _of_point(testbed: Testbed, done: list[str], steps: Steps) -> None:
         testbed.lock.remember(settings={})
         done.append(f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it")
         return
-    context, knobs = _point(testbed, steps)
+    context, knobs = _point(testbed, steps, held=held)
 
     def put_back(name: str) -> None:
         done.append(f"{name} back to {left.pop(name)}")
         testbed.lock.remember(settings=left)
 
-    with ExitStack() as stack:
-        if any(knob.scope == "system" for knob in knobs.values()):
-            machine = SystemLock(testbed.system)
-            machine.acquire()
-            stack.callback(machine.release)
-        _restore(knobs, left, context, steps, put_back)
+    _restore(knobs, left, context, steps, put_back)
 
 
-def _point(testbed: Testbed, steps: Steps) -> tuple[KnobContext, dict[str, Knob]]:
+def _point(testbed: Testbed, steps: Steps, *, held: bool) -> tuple[KnobContext, dict[str, Knob]]:
     """Of the settings of a point those that can be put back, and where."""
     state = testbed.lock.state()
     roles = state.get("settings_ports", ())
@@ -159,6 +230,8 @@ def _point(testbed: Testbed, steps: Steps) -> tuple[KnobContext, dict[str, Knob]
     knobs = _known(state.get("settings", {}), steps)
     if len(ports) < len(roles):  # what is set on a port that is left alone stays as well
         knobs = {name: knob for name, knob in knobs.items() if knob.scope == "system"}
+    if not held:
+        knobs = {name: knob for name, knob in knobs.items() if knob.scope != "system"}
     return _context(testbed.system, ports), knobs
 
 

@@ -531,6 +531,8 @@ class PointSession:
 
     def _start(self) -> int:
         """When its start began (`time.monotonic_ns`). The forwarder has a new folder, the tester that of the run."""
+        if self._links_before is not None and self._middle.lasting:
+            self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         self._dut.host.make_folder(self._dut.rundir)
         began_ns = self._started_ns = time.monotonic_ns()
         self._forwarder.start(self._dut)
@@ -550,8 +552,6 @@ class PointSession:
         self._dut.host.remove_folder(self._dut.rundir)
         self._settings.apply()
         self._links_before = None if self._middle.simulated else link_names(self._testbed.dut)
-        if self._links_before is not None and self._middle.lasting:
-            self._testbed.lock.remember(links=sorted(set(self._forwarder.own_links) - self._links_before))
         if self._forwarder.takes_ports:
             self._settings.keep_of_driver()
             self._dut = dataclasses.replace(self._dut, ports=cards.take(self._testbed.lock, self._dut.ports))

@@ -125,14 +125,14 @@ class Settings:
             XdplabError: the reason of each that failed.
         """
         steps = Steps()
-        left = []
-        while self._saved:
-            knob, saved = self._saved.pop()
-            left.append((knob, saved))
+        for each in reversed(self._saved[:]):
+            knob, saved = each
             with steps.step(f"knob {knob.name}"):
+                lasting = knob.name in self._lasting()
                 knob.restore(self._before, saved)
-                left.pop()
-        self._saved = left[::-1]
+                self._saved.remove(each)
+                if lasting:  # what comes next may change it again, and nobody else has then
+                    self._remember()
         with steps.step("state file"):
             self._remember()
         if steps.failed:

@@ -298,13 +298,14 @@ class Machine:
             links = netlink.links()
         except OSError:
             return earlier
-        return {
+        seen = {
             name: (link.ifindex, link.mtu, link.xdp)
             for name, link in links.items()
-            if name in self._ports
-            or self._before.get(name) != link.ifindex
-            or (name in earlier and earlier[name][0] == link.ifindex)
+            if name in self._ports or self._before.get(name) != link.ifindex
         }
+        # what somebody has set since on another session's is not what that left
+        kept = {name: was for name, was in earlier.items() if name in links and links[name].ifindex == was[0]}
+        return {**kept, **seen}
 
     @operation
     def links(self) -> dict[str, netlink.Link]:

@@ -93,7 +93,11 @@ def make_production() -> None:
 
 def look() -> dict[str, str]:
     """Command -> what it says now."""
-    return {line: without_counters(on_b(line)) for line in _LOOKS}
+    return {line: look_at(line) for line in _LOOKS}
+
+
+def look_at(line: str) -> str:
+    return without_counters(on_b(line))
 
 
 def without_counters(text: str) -> str:
@@ -117,24 +121,34 @@ def untouched(reader: Reader, say: Callable[[str], None]) -> None:
         Hang: Something there is no longer as it was.
     """
     make_production()
-    kept = box.FOLDER / "before.json"  # of a lab that was resumed, as it was before the first run
-    before = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else look()
-    kept.write_text(json.dumps(before), encoding="utf-8")
+    before = _kept("before", look)
     say(f"B has an Open vSwitch, a VLAN, a bridge and an XDP program of its own: {len(before)} outputs are compared")
+    reader.run("make provision TESTBED=lab.yaml")
+    provisioned = _kept("provisioned", look)
 
-    def unchanged(after: str) -> None:
-        if changed := differences(before, look()):
+    def unchanged(since: Mapping[str, str], after: str) -> None:
+        if changed := differences(since, {line: look_at(line) for line in since}):
             raise Hang("\n  ".join([f"after {after} B is not as it was:", *changed]))
         say(f"after {after} B is as it was")
 
+    # services that provisioning stops are named by its role, and come back with `undo`
+    unchanged({line: was for line, was in before.items() if not line.startswith("systemctl")}, "provisioning")
     reader.run(_RUN)
-    unchanged("a run")
+    unchanged(provisioned, "a run")
     _kill_a_run(reader)
     reader.run("xdplab restore --testbed lab.yaml")
-    unchanged("kill -9 and restore")
-    reader.run("make provision TESTBED=lab.yaml")
+    unchanged(provisioned, "kill -9 and restore")
     reader.run("make undo TESTBED=lab.yaml")
-    unchanged("provisioning and undo")
+    unchanged(before, "undo")
+
+
+def _kept(name: str, what: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """As it was the first time, also in a lab that was resumed."""
+    path = box.FOLDER / f"{name}.json"
+    if not path.exists():
+        path.write_text(json.dumps(what()), encoding="utf-8")
+    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def _kill_a_run(reader: Reader) -> None:

@@ -59,7 +59,7 @@ _LOOKS = (
     *(f"ethtool {flag} {card.ifname}" for card in _B.cards for flag in ("-k", "-l", "-g", "-c", "-a")),
 )
 #: Counters and times that change by themselves.
-_LIVE = re.compile(r"^\s*(lookups|masks|caches|flows|cache):.*\n|loaded_at \S+", re.MULTILINE)
+_LIVE = re.compile(r"^\s*(lookups|masks|caches|flows|cache):.*\n|loaded_at \S+|\w+_timer +[\d.]+", re.MULTILINE)
 _RUN = "xdplab run latency --testbed lab.yaml --set repetitions=3"
 _START_S = 600.0
 

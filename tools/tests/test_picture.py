@@ -34,7 +34,7 @@ def test_the_readme_quotes_it(words: str) -> None:
 
 
 def test_the_stored_run_is_small_and_names_no_machine() -> None:
-    assert sum(path.stat().st_size for path in picture.STORED.iterdir()) < 400_000
+    assert sum(path.stat().st_size for path in picture.STORED.iterdir()) < 500_000
     record, _ = picture.stored()
     assert not re.search(r"/(root|home|work)/", record.model_dump_json())
     assert '"boot_id":"00000000-0000-4000-8000-00000000000' in record.model_dump_json()

@@ -10,7 +10,7 @@ from xdplab.analysis.answers.order import Order, Placed
 from xdplab.analysis.tables.columns import figure_text
 
 #: Where the axis begins and ends in a picture, the height of a row, and of a name the letters that have room.
-_LEFT, _RIGHT, _ROW, _LETTERS = 220.0, 524.0, 20, 31
+_LEFT, _RIGHT, _ROW, _LETTERS = 220.0, 500.0, 20, 31
 #: An interval goes so many times beyond the values at the most.
 _BEYOND = 3.0
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import pytest
 from lab.card import Machine
 
-from xdplab.knobs import Knob, KnobContext, make_knob
-from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, plugins
+from xdplab.knobs import Knob, KnobContext, interrupts, make_knob
+from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported, XdplabError, plugins
 from xdplab.model.design import Scalar
 from xdplab.runner import recovery
 from xdplab.runner.recovery import recover
@@ -178,3 +178,48 @@ def test_knobs_that_are_each_to_come_after_the_other_are_refused(monkeypatch: py
     with pytest.raises(InputError, match="knobs mine, yours: each is to be set after another of them"):
         settings(card(), mine=1, other=1, yours=1)
     assert list(settings(card(), yours=1, other=1).foreseeable()) == ["yours", "other"]
+
+
+class Files:
+    """A host of files, of which some cannot be written."""
+
+    name = "b"
+
+    def __init__(self, **files: str) -> None:
+        self.files, self.fixed = files, set[str]()
+
+    def read(self, path: str) -> str:
+        return self.files[path.rpartition("/")[2]]
+
+    def exists(self, path: str) -> bool:
+        return True
+
+    def write(self, path: str, text: str) -> None:
+        if path in self.fixed:
+            raise XdplabError(f"{path}: Input/output error")
+        self.files[path.rpartition("/")[2]] = text
+
+
+def context_of(host: Any) -> KnobContext:
+    ports = (Port(role="b0", host=host, ifname="p0", mac="", mtu=1500),)
+    return KnobContext(host, ports, CpuLayout(tester_tx=0, forwarder=1), (0, 1))
+
+
+@pytest.mark.parametrize(("raised_to", "left"), [(512, "0"), (2048, "2048")])
+def test_pages_that_somebody_has_reserved_since_are_not_given_away(raised_to: int, left: str) -> None:
+    host = Files(nr_hugepages="0", free_hugepages="0", resv_hugepages="0")
+    knob = make_knob("hugepages_2m")
+    knob.apply(context_of(host), 512)
+    assert host.files["nr_hugepages"] == "512"
+    host.files["nr_hugepages"] = str(raised_to)
+    knob.restore(context_of(host), 0)
+    assert host.files["nr_hugepages"] == left
+
+
+def test_an_interrupt_that_takes_no_cpu_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refused to be put back, too, and with it every later run."""
+    host = Files(smp_affinity_list="0-3")
+    host.fixed.add("/proc/irq/41/smp_affinity_list")
+    monkeypatch.setattr(interrupts, "_listed", lambda *_: ["41"])
+    make_knob("irq_cpu").restore(context_of(host), {"41": "0-3"})
+    assert host.files["smp_affinity_list"] == "0-3"

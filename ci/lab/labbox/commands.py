@@ -44,16 +44,20 @@ def _test(b: str, *, keep: bool, resume: bool) -> None:
     """In a lab of its own; consoles and what commands printed stay."""
     if not resume:
         box.require_none()
-        box.up(b, _say)
+        try:
+            box.up(b, _say)
+        except BaseException:
+            box.down()
+            raise
+    reader = Reader(_say)
     try:
-        reader = Reader(_say)
         follow(reader)
         production.untouched(reader, _say)
     except BaseException:
         if keep or resume:
             _say("the lab stays up: `.venv/bin/python ci/lab resume` continues with the command that failed")
-            raise
-        box.down()
+        else:
+            box.down()
         raise
     box.down()
 

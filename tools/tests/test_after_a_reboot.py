@@ -251,7 +251,7 @@ def test_what_both_a_run_and_a_point_had_set_is_as_before_the_run(
 
 
 def test_governors_of_the_testbeds_cpus_are_put_back(machines: dict[str, Machine]) -> None:
-    """They were said to be somebody else's, as CPUs 0 and 1 were looked at whatever the testbed has."""
+    """CPUs 0 and 1 were read whatever CPUs the testbed has, and the setting was reported as somebody else's."""
     killed_run()
     file = "/sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
     for cpu in range(4):
@@ -267,10 +267,10 @@ def test_governors_of_the_testbeds_cpus_are_put_back(machines: dict[str, Machine
     assert not TestbedLock("lab").path.exists()
 
 
-def test_what_somebody_has_set_is_told_also_where_something_else_fails(
+def test_a_setting_left_alone_is_reported_although_another_fails(
     machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is forgotten with that, and the next time nothing would tell of it."""
+    """It leaves the state file, so that no later `restore` can report it."""
     killed_run()
     name, file = "napi_defer_hard_irqs", "/sys/class/net/p0/napi_defer_hard_irqs"
     machines["dut"].files[file] = "7"
@@ -282,7 +282,7 @@ def test_what_somebody_has_set_is_told_also_where_something_else_fails(
 
 
 def test_settings_of_a_machine_wait_for_another_testbed_that_holds_them(machines: dict[str, Machine]) -> None:
-    """Its value was taken for somebody's who had changed ours, and ours were forgotten; a port's are put back."""
+    """The other testbed's value was reported as somebody else's, and ours left the state file; a port's is put back."""
     killed_run()
     name, file = "napi_defer_hard_irqs", "/sys/class/net/p0/napi_defer_hard_irqs"
     machines["dut"].files[file] = "3"

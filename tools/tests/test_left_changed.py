@@ -237,10 +237,10 @@ def test_where_somebody_has_set_something_only_what_every_run_sets_is_put_back()
         ("3", "0", "3", []),
         ("7", "0", "3", None),
         ({"p0": "7", "p1": "3"}, {"p0": "0", "p1": "0"}, {"p0": "3", "p1": "3"}, ["p0"]),
-        # a rule was taken away and the flag not yet: a part is as before, the other as it was set
+        # the rule is removed and the flag still set: one part as found, the other as set
         ({"p0": {"on": True, "rules": []}}, {"p0": {"on": False, "rules": []}}, {"p0": {"on": True, "rules": [1]}}, []),
     ],
 )
-def test_what_is_somebody_elses_is_told_by_its_parts(now: Any, found: Any, was_set: Any, theirs: Any) -> None:
+def test_each_port_is_compared_with_what_the_run_found_and_set(now: Any, found: Any, was_set: Any, theirs: Any) -> None:
     seen = recovery._theirs(now, found, was_set)
     assert seen == (None if theirs is None else frozenset(theirs))

@@ -92,7 +92,7 @@ def test_a_restart_that_has_begun_is_waited_for() -> None:
 
 
 def test_links_are_remembered_at_each_start() -> None:
-    """Those that a restart had removed were made anew, and after kill -9 nobody knew that they were a run's."""
+    """A restart removes them and creates them again; after kill -9 the state file did not name them."""
     kept: dict[str, list[str]] = {}
     started: list[str] = []
     forwarder = SimpleNamespace(own_links=("xdplab0", "there"), start=lambda _: started.append(str(kept["links"])))

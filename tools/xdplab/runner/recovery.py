@@ -16,8 +16,8 @@ from xdplab.model.inventory import PortRole
 from xdplab.testbed import Port, Testbed, open_testbed, port_settings
 from xdplab.testbed.state import SystemLock
 
-#: Ends of sentences on what is forgotten with them, and so is told with whatever else fails.
-_SAID_ONCE = ("left alone", "put back all the same")
+#: Ends of sentences about settings that then leave the state file: no later `restore` can report them.
+_REPORTED_ONCE = ("left alone", "put back all the same")
 
 
 def recover(spec: TestbedSpec, *, force: bool = False, forget: Collection[PortRole] = ()) -> list[str]:
@@ -52,8 +52,8 @@ def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection
     with steps.step("testbed"):
         testbed.down()
     if steps.failed:  # a port that somebody needs by now is often why its peer is not as before
-        told = [line for line in done if line.endswith(_SAID_ONCE)]
-        raise type(steps.failed[0])("; ".join([steps.reasons, *told]))
+        reported = [line for line in done if line.endswith(_REPORTED_ONCE)]
+        raise type(steps.failed[0])("; ".join([steps.reasons, *reported]))
     return done
 
 

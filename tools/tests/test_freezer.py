@@ -157,6 +157,18 @@ def test_one_that_has_ended_is_left_out(kernel: Kernel, made: Freezer, monkeypat
     assert freezer.members(kernel.folder / "v2" / NETNS) == {101}
 
 
+def test_what_is_forked_before_its_parent_has_stopped_is_stopped_too(
+    kernel: Kernel, made: Freezer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.mount()
+    looks = iter([{101, 102}, {101, 102, 103}])
+    monkeypatch.setattr(freezer, "processes_of", lambda _: next(looks, {101, 102, 103}))
+    made.freeze()
+    made.thaw()
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        assert [pid for pid, sent in kernel.sent if sent == number] == [101, 102, 103]
+
+
 @pytest.mark.parametrize("mounted", [(), ("v2",)], ids=["none", "forbidden"])
 def test_without_a_freezer_it_is_signals(kernel: Kernel, made: Freezer, notes: list[str], mounted: tuple[str]) -> None:
     kernel.mount(*mounted)

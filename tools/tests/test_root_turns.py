@@ -58,6 +58,20 @@ def state(pid: int) -> str:
         return ""
 
 
+def processes_named(names: list[str], netns: str) -> set[int]:
+    """Those of a namespace and below, if they have these names and no others."""
+    pids = freezer.processes_of(netns)
+    return pids if sorted(map(name, pids)) == names else set()
+
+
+def name(pid: int) -> str:
+    """What it runs; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
 def is_asleep(pid: int, kind: str) -> bool:
     if kind == "none":
         return state(pid) == "T"
@@ -236,9 +250,9 @@ def test_every_process_sleeps_wherever_it_has_gone(kind: str, tmp_path: Path, mo
         assert isinstance(testbed.dut, NetnsHost)
         netns = testbed.dut.netns
         helpers = testbed.dut.converse(["sh", "-c", HELPERS], log=tmp_path / "log")
-        for count in (3, 4):
-            wait_for(lambda count=count: len(freezer.processes_of(netns)) == count, f"{count} processes")
-            found = freezer.processes_of(netns)
+        for count in (2, 3):
+            there = ["sh", *["sleep"] * count]
+            found = wait_for(lambda there=there: processes_named(there, netns), f"processes {there}")
             testbed.freezer.freeze()
             wait_for(lambda found=found: all(is_asleep(pid, kind) for pid in found), "that they sleep")
             testbed.freezer.thaw()

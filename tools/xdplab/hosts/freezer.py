@@ -65,8 +65,7 @@ class Freezer:
                 self._gather(self._cgroup)
                 _set(self._cgroup, frozen=True, wait=wait)
             else:
-                self._stopped = list(self._processes())
-                _send(self._stopped, signal.SIGSTOP)
+                self._stop()
 
     def thaw(self) -> None:
         """Returns when all may run.
@@ -108,6 +107,14 @@ class Freezer:
             for pid in new:
                 with contextlib.suppress(ProcessLookupError):
                     _write(cgroup / _PROCESSES, str(pid))
+
+    def _stop(self) -> None:
+        for _ in range(_LOOKS):
+            new = self._processes().difference(self._stopped)
+            if not new:
+                return
+            self._stopped.extend(new)
+            _send(new, signal.SIGSTOP)
 
     @contextlib.contextmanager
     def _named_errors(self) -> Iterator[None]:

@@ -13,25 +13,21 @@ from lab.records import latency
 
 from xdplab.hosts.kernel import CpuUse
 from xdplab.measure import make_method
-from xdplab.measure.distribution import Distribution
 from xdplab.methods.applications import (
     Applications,
     ApplicationsSpec,
     diagnosis,
     ends as ends_module,
     price_of,
-    sockperf,
 )
 from xdplab.methods.applications.diagnosis import Tried, diagnose, unavailable_offloads
 from xdplab.methods.applications.ends import Ends, TcpCounts
 from xdplab.methods.applications.price import busy_cpus
-from xdplab.methods.applications.programs import Broken, Outcome, iperf3_outcome, sockperf_outcome
+from xdplab.methods.applications.programs import Broken, Outcome, iperf3_outcome
 from xdplab.methods.applications.spec import Workload, features_of
-from xdplab.model import InputError, PointFailed, TrafficSpec, Unsupported
+from xdplab.model import InputError, PointFailed, Unsupported
 
 IPERF3 = Path(__file__).with_name("data") / "iperf3-bidir.json"
-#: Printed and logged by `sockperf ping-pong --tcp -t 1 -m 64 --mps 200 --full-rtt --data-integrity` (3.7).
-SOCKPERF = IPERF3.with_name("sockperf.txt")
 
 
 @pytest.mark.parametrize(
@@ -40,8 +36,6 @@ SOCKPERF = IPERF3.with_name("sockperf.txt")
         ({"workloads": ["sing"]}, "'sing' is none of bulk"),
         ({"workloads": ["bulk:0"]}, "give 1 to 100 connections"),
         ({"workloads": ["udp:2"]}, "give 1 to 1 connections"),
-        ({"workloads": ["sockperf:2"]}, "give 1 to 1 connections"),
-        ({"workloads": ["requests", "sockperf"], "request_bytes": 13}, "a message of sockperf has at least 14 bytes"),
         ({"offloads": ["checksum+wings"]}, "'wings' is not none, default, or some of checksum"),
         ({"offloads": ["vlan+vlan"]}, "has one of them twice"),
         ({"mtus": [20]}, "greater than or equal to 68"),
@@ -111,51 +105,6 @@ def test_iperf3_is_read_both_ways() -> None:
     for broken, said in (({"error": "no route"}, "no route"), ({"end": {"sum_received": {}}}, "'seconds'")):
         with pytest.raises(Broken, match=said):
             iperf3_outcome(broken)
-
-
-def test_sockperf_is_read_with_each_of_its_round_trips() -> None:
-    text, log = (SOCKPERF.with_suffix(each).read_text(encoding="utf-8") for each in (".txt", ".csv"))
-    found = sockperf_outcome(text, lambda: log)
-    assert (found.elapsed_s, found.asked, found.answered) == (0.545, 110, 110)
-    assert found.requests_per_s == pytest.approx(110 / 0.545)
-    assert found.latency is not None
-    seen = Distribution.merged([found.latency.hdr])
-    for percent, printed in ((25, 135.443), (50, 144.791), (90, 195.305), (99, 247.944), (99.9, 360.976)):
-        assert seen.percentile_us(percent) == pytest.approx(printed, rel=0.001)
-    assert found.latency.mean_ns == pytest.approx(153737, rel=1e-4)
-    assert (found.latency.min_ns, found.latency.max_ns) == (112822, 360976)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (("--> percentile 99.000", "--> the 99th"), "no line of 99.0"),
-        (("<MIN>", "<LEAST>"), "no line of MIN"),
-        (("[Valid Duration]", "[Duration]"), "no line that begins with"),
-        (("SentMessages=110; ReceivedMessages=110", "Messages=110"), "line not understood: 'sockperf: .Valid Duration"),
-        (("dropped messages = 0", "dropped messages = 2"), "messages over TCP: 2 dropped"),
-        (("ReceivedMessages=110", "ReceivedMessages=111"), "the round trips in its log do not match"),
-        (("50.000 =  144.791", "50.000 =  154.791"), "the round trips in its log do not match"),
-        (("sockperf: Starting test...", "sockperf: ERROR: Can`t connect socket"), "sockperf: ERROR: Can`t connect"),
-        (("sockperf: Test ended", "sockperf: No messages were received from the server."), "No messages were received"),
-        (
-            ("Test ended", "ERROR: data integrity test failed (errno=0 Success)"),
-            "payload damaged: sockperf: ERROR: data",
-        ),
-    ],
-)
-def test_what_sockperf_does_not_say_or_complains_of_fails_the_point(change: tuple[str, str], said: str) -> None:
-    text, log = (SOCKPERF.with_suffix(each).read_text(encoding="utf-8") for each in (".txt", ".csv"))
-    assert change[0] in text
-    with pytest.raises(PointFailed, match=said):
-        sockperf_outcome(text.replace(*change), lambda: log)
-
-
-def test_a_trial_of_sockperf_is_what_it_counts() -> None:
-    assert [sockperf.seconds(each) for each in (0.1, 0.55, 0.56, 2)] == [1, 1, 2, 3]
-    assert sockperf.counted_s(0.5) == pytest.approx(0.55)
-    spec = ApplicationsSpec(name="applications", workloads=("sockperf",), duration_s=0.5, warmup_s=0)
-    assert Applications(spec).trial_seconds(TrafficSpec()) == [pytest.approx(sockperf.BEFORE_S + 1)]
 
 
 def test_a_price_is_of_what_came_through() -> None:

@@ -66,16 +66,6 @@ def test_exceedance_falls_from_the_smallest_value_to_nothing(values: list[int]) 
     assert above[0] == pytest.approx(np.mean(np.array(values) > latency[0] * 1000), abs=1e-9)
 
 
-@given(values=VALUES)
-def test_density_is_finite_and_integrates_to_about_one(values: list[int]) -> None:
-    latency, density = Distribution.merged([encoded(values)]).density(2048)
-    assert np.all(np.isfinite(density))
-    area = (
-        np.trapezoid(density, np.log10(latency)) if hasattr(np, "trapezoid") else np.trapz(density, np.log10(latency))
-    )
-    assert 0.5 < area < 1.05
-
-
 def packed(data: bytes) -> str:
     """Unpacked bytes as the text of a record."""
     inside = zlib.compress(data)

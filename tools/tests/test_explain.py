@@ -143,7 +143,7 @@ def test_each_help_has_an_example_that_can_be_typed() -> None:
 
 
 def test_the_shell_completes_names_of_studies_and_parts() -> None:
-    for typed, found in (("run lat", "latency"), ("explain ovs-afx", "ovs-afxdp"), ("calib", "calibrate")):
+    for typed, found in (("run lat", "latency"), ("explain ovs-afx", "ovs-afxdp"), ("rest", "restore")):
         line = f"xdplab {typed}"
         asked = {"_XDPLAB_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(typed.split()))}
         done = subprocess.run([BIN / "xdplab"], env=environment(asked), capture_output=True, text=True, check=False)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rates as a share of the tester's calibrated top rate, what a method may ask of it, and how far calibrating is."""
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +10,6 @@ from lab import studies
 from lab.command import Done
 
 from xdplab import app
-from xdplab.cli import progress
-from xdplab.cli.progress import Steps
 from xdplab.measure import make_method
 from xdplab.model import InputError, TrafficSpec
 from xdplab.runner.listener import Listener
@@ -119,19 +115,3 @@ def test_calibrating_tells_how_far_it_is(results: Path, monkeypatch: pytest.Monk
     steps = [line for line in said if line.startswith("calibrating fake: ")]
     assert steps[:3] == [f"calibrating fake: trial {n} of 3, paced and at its top rate" for n in (1, 2, 3)]
     assert steps[3].endswith("kpps without loss? (step 1 of at most 6)")
-
-
-def test_without_a_terminal_a_line_comes_now_and_then(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = itertools.count(100.0, 1.5)
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    with Steps("calibrate", 12) as step:
-        for number in range(12):
-            step(f"paced at {number} kpps")
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "calibrate: 12 trials"
-    assert lines[1:] == [
-        f"calibrate: {done} of 12 trials; paced at {done} kpps   [left {left} s]"
-        for done, left in ((3, 22), (7, 11), (11, 2))
-    ]

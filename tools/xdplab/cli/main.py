@@ -130,27 +130,6 @@ def run(
     sys.exit(app.exit_code(outcome, read.points))  # not `typer.Exit`: an interruption was reported already
 
 
-@cli.command(rich_help_panel=_MEASURE)
-def calibrate(
-    testbed: Testbed = "embedded",
-    repeats: Annotated[int, typer.Option(min=5, max=100, help="interleaved repetitions")] = 9,
-    duration_s: Annotated[float, typer.Option(min=0.1, max=60, help="seconds per trial")] = 1.0,
-    as_json: AsJson = False,
-) -> None:
-    """Measure the tester itself on the direct link: top rate next to AF_XDP transmit, punctuality, bias.
-
-    Example: xdplab calibrate --repeats 5 --duration-s 0.1
-    """
-    from xdplab.cli.calibrate import TRIALS, measure_tester
-    from xdplab.cli.progress import Steps
-    from xdplab.testbed import read_testbed
-
-    spec = read_testbed(testbed, testbeds_folder())
-    with Steps("calibrate", TRIALS * repeats) as progress:
-        found = measure_tester(spec, repeats, duration_s, progress)
-    print(json.dumps(found.model_dump(mode="json"), indent=1) if as_json else found.text())
-
-
 @cli.command(rich_help_panel=_LOOK)
 def analyse(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress on a terminal or in a log. Drawn between trials only, so that it never runs on a core that is measured."""
 
-import time
 from collections.abc import Callable
 
 from rich.console import Console
@@ -10,44 +9,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from xdplab.model import Point, TrialRecord, plain
 from xdplab.report import describe, duration
 from xdplab.runner import Listener, Plan
-
-#: Without a terminal a line is due when this much time has passed since the last one, in s.
-_LINE_EVERY_S = 5.0
-
-
-class Steps:
-    """So many steps, each shown before it begins: a bar on a terminal, now and then a line elsewhere; on stderr."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what, self._total, self._done = what, total, 0
-        self._console = Console(stderr=True, highlight=False)
-        self._began = self._printed = time.monotonic()
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                   TextColumn("{task.fields[detail]}"))  # fmt: skip
-        self._progress = Progress(*columns, console=self._console, auto_refresh=False)
-        self._task = self._progress.add_task(what, total=total, detail="")
-
-    def __enter__(self) -> "Steps":
-        if self._console.is_terminal:
-            self._progress.start()
-        else:
-            self._console.print(f"{self._what}: {self._total} trials", markup=False)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
-            self._progress.stop()
-
-    def __call__(self, text: str) -> None:
-        if self._console.is_terminal:
-            self._progress.update(self._task, completed=self._done, detail=text)
-            self._progress.refresh()
-        elif time.monotonic() - self._printed >= _LINE_EVERY_S:
-            self._printed = time.monotonic()
-            left = (self._printed - self._began) / max(self._done, 1) * (self._total - self._done)
-            done = f"{self._what}: {self._done} of {self._total} trials"
-            self._console.print(f"{done}; {text}   [left {duration(left)}]", markup=False, soft_wrap=True)
-        self._done += 1
 
 
 class ConsoleListener(Listener):

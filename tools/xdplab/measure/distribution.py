@@ -95,25 +95,6 @@ class Distribution:
         above = 1 - self._cumulative / max(self.count, 1)
         return self.values_ns / 1000, above
 
-    def density(self, points: int = 256) -> tuple[np.ndarray, np.ndarray]:
-        """Gaussian kernel density over the logarithm of the latency (Silverman's rule), between p0.1 and p99.9.
-
-        Returns:
-            Latencies in us and density per decade.
-        """
-        logs = np.log10(np.maximum(self.values_ns, 1) / 1000)
-        weights = self.counts / self.count
-        mean = float(np.sum(weights * logs))
-        quartiles = [np.log10(self.percentile_us(p) or 1) for p in (25, 75)]
-        deviation = float(np.sqrt(np.sum(weights * (logs - mean) ** 2)))
-        scale = min(deviation, (quartiles[1] - quartiles[0]) / 1.34) or deviation or 0.01
-        bandwidth = max(0.9 * scale * self.count**-0.2, 0.004)
-        low, high = (np.log10(self.percentile_us(p) or 1) for p in (0.1, 99.9))
-        grid = np.linspace(low - 3 * bandwidth, high + 3 * bandwidth, points)
-        near = np.abs(grid[:, None] - logs[None, :]) / bandwidth
-        kernel = np.exp(-0.5 * near**2) @ weights / (bandwidth * np.sqrt(2 * np.pi))
-        return 10**grid, kernel
-
 
 @dataclass(frozen=True)
 class Sample:

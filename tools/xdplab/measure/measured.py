@@ -179,11 +179,6 @@ class Spread(Model):
         known = [value for value in values if value is not None]
         return cls.of(known) if known else None
 
-    def text(self, scale: float = 1.0, digits: int = 2) -> str:
-        """`4.80 (4.71 to 4.82)`."""
-        middle, low, high = (f"{value * scale:.{digits}f}" for value in (self.median, self.low, self.high))
-        return f"{middle} ({low} to {high})"
-
 
 def known_median(values: Iterable[float | None]) -> float | None:
     """Of those that are known; None when none is."""

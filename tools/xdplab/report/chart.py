@@ -205,16 +205,6 @@ def distribution_chart(title: str, points: Mapping[str, Distribution], note: str
     return Chart(title, LATENCY, Axis("percentile (log axis)", "", percentile=True), series, f"{note} {_SINGLE}")
 
 
-def density_chart(title: str, points: Mapping[str, Distribution], note: str) -> Chart:
-    """Kernel density over the logarithm of the latency, each curve scaled to its own peak."""
-    series = []
-    for name, found in points.items():
-        if found.count:
-            latency, density = found.density()
-            series.append(Series(name, latency.tolist(), (density / density.max()).tolist()))
-    return Chart(title, LATENCY, Axis("density (peak = 1)", ""), series, note)
-
-
 class InRow(NamedTuple):
     """A value in a row, counted from the top, and the ends of what lies about it."""
 

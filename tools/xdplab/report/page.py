@@ -28,7 +28,7 @@ from xdplab.model.naming import RATES
 from xdplab.model.published import span
 from xdplab.report import assets
 from xdplab.report.assets import text
-from xdplab.report.chart import Chart, density_chart, distribution_chart
+from xdplab.report.chart import Chart, distribution_chart
 from xdplab.report.place import Place
 from xdplab.report.prices import price_charts
 from xdplab.results import trials_by_point
@@ -154,9 +154,6 @@ def latency_plots(
                 "title": f"{group[0].quantity} latency, {group[0].frames}, path {path}"
                 + (f", pipeline {work}" if work != "cross" else ""),
                 "distribution": Page.chart(distribution_chart("cumulative distribution of latency", curves, about)),
-                "density": Page.chart(
-                    density_chart("kernel density of latency", curves, "Kernel density over log latency.")
-                ),
             }
         )
     return plots

@@ -61,10 +61,7 @@ def _of_no_port(point: Point, method: Method[Any], forwarder: Forwarder[Any]) ->
     if forwarder.pipelines:
         return None
     if not method.own_ends:
-        return (
-            f"{name}: A and C are connected directly, and method {method.name} sends to a forwarder; "
-            "`xdplab calibrate` measures the tester on that link"
-        )
+        return f"{name}: A and C are connected directly, and method {method.name} sends to a forwarder"
     if point.pipeline.kind != "cross":
         return f"{name}: A and C are connected directly, and nothing there does pipeline {point.pipeline}"
     return at_ports and f"knob {at_ports}: it belongs to the forwarder's ports, and {name} has none"

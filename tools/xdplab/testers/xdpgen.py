@@ -61,10 +61,8 @@ class Xdpgen(Tester):
     largest_frame: ClassVar[int] = 9724
     options_model: ClassVar[type[Model]] = XdpgenOptions
 
-    def __init__(self, options: XdpgenOptions | None = None, *, sender: str = "auto") -> None:
+    def __init__(self, options: XdpgenOptions | None = None) -> None:
         self.options = options or XdpgenOptions()
-        #: `live`: frames of BPF_PROG_TEST_RUN; `xsk`: AF_XDP copy-mode transmit; `auto`: live where the kernel has it.
-        self.sender = sender
         #: By the ends of a path, where paths take turns.
         self._sessions: dict[tuple[str, ...], _Session] = {}
         #: Whether something of it is at the ports between trials: sockets of AF_XDP, or a reflector elsewhere.
@@ -111,7 +109,7 @@ class Xdpgen(Tester):
             each |= {"first_flow": part.first_flow} if part.first_flow else {}
         given = {
             "streams": streams,
-            "sender": "xsk" if large else self.sender,
+            "sender": "xsk" if large else "auto",  # live frames where the kernel has them
             "flow_figures": self.options.flow_figures,
         }
         asked = {**_configuration(context, divided), **given}
@@ -147,7 +145,7 @@ class Xdpgen(Tester):
     def identity(self) -> Mapping[str, str] | None:
         """The programs, by their digests, and the settings."""
         programs = {name: program_digest(name) for name in ("xdpgen", "xdpfwd")}
-        return {**programs, "sender": self.sender, "options": self.options.model_dump_json()}
+        return {**programs, "sender": "auto", "options": self.options.model_dump_json()}
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:

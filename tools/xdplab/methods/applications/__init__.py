@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path as FilePath
 from typing import ClassVar, get_args
 
@@ -14,7 +15,6 @@ from xdplab.measure.figure import P50, P99, CountedFigures, Figure, PointFigures
 from xdplab.measure.method import MethodResult, Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.applications import sockperf
 from xdplab.methods.applications.diagnosis import diagnose, unavailable_offloads
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.price import BusyCpus
@@ -146,8 +146,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         """One; programs of others run for whole seconds."""
         spec, kinds = self.spec, {Workload.of(each).kind for each in self.spec.workloads}
         whole = [wrk_seconds(spec.duration_s)] if {*NEEDS} & kinds else []
-        longer = [sockperf.BEFORE_S + sockperf.seconds(spec.duration_s)] if "sockperf" in kinds else []
-        return [spec.warmup_s + max([spec.duration_s, *whole, *longer])]
+        return [spec.warmup_s + max([spec.duration_s, *whole])]
 
     def check(self, study: StudySpec) -> None:
         """Applications speak to one another as if they were on one wire."""
@@ -200,11 +199,9 @@ class Applications(CountingMethod[ApplicationsSpec]):
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
         spec, workload = self.spec, workload_of(session.point.levels)
         asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
-        if workload.kind == "sockperf":
-            asked = TrialSpec(streams=(), duration_s=sockperf.counted_s(spec.duration_s))
         programs = self._programs(session, self._ends(session.point, session.dut))
-        with programs.ready(workload, direction_of(spec, session.point.levels)) as take:
-            session.measure_by(asked, lambda: self._once(session, programs.ends, asked, take))
+        take = partial(programs.run, workload, direction_of(spec, session.point.levels))
+        session.measure_by(asked, lambda: self._once(session, programs.ends, asked, take))
 
     def _ends(self, point: Point, dut: Dut) -> Ends:
         setting = self.spec.setting

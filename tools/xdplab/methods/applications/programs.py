@@ -3,26 +3,24 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from xdplab.hosts import Completed, Conversation, Host, Running
 from xdplab.hosts.bpf import built, why_not_built
-from xdplab.methods.applications import sockperf
 from xdplab.methods.applications.ends import Ends
 from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Workload
 from xdplab.methods.shared import servers
 from xdplab.model import CpuLayout, LatencySummary, Model, PointFailed
 
-_OUR_PORT, _IPERF_PORT, _SOCKPERF_PORT = 5001, 5201, 11111
+_OUR_PORT, _IPERF_PORT = 5001, 5201
 #: Program of the server, and of the client.
 NEEDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "iperf3": (("iperf3",), ("iperf3",)),
     "web": (("nginx",), ("wrk",)),
     "memcached": (("memcached",), ()),
-    "sockperf": (("sockperf",), ("sockperf",)),
 }
 #: Of bpf/app.
 _DAMAGED, _SILENT = 3, 4
@@ -77,15 +75,6 @@ class Programs:
     layout: CpuLayout
     #: A folder on each host, which goes with the repetition.
     folder: Path
-
-    @contextlib.contextmanager
-    def ready(self, workload: Workload, direction: Direction) -> Iterator[Callable[[], Outcome]]:
-        """What takes one trial: `run`; of sockperf, which sleeps first, the rest from when its messages count."""
-        if workload.kind == "sockperf":
-            with self._sockperf() as rest:
-                yield rest
-        else:
-            yield lambda: self.run(workload, direction)
 
     def run(self, workload: Workload, direction: Direction) -> Outcome:
         """One trial.
@@ -211,25 +200,6 @@ class Programs:
             report = json.loads(self._other(ask, duration_s).stdout)
         return Outcome(elapsed_s=report["elapsed_s"], requests_per_s=report["requests"] / report["elapsed_s"])
 
-    @contextlib.contextmanager
-    def _sockperf(self) -> Iterator[Callable[[], Outcome]]:
-        host, spec = self.ends.client.host, self.spec
-        log, each = self.folder / "client.log", self.folder / "sockperf.csv"
-        ask = sockperf.ping_pong(self.ends.server_address, _SOCKPERF_PORT, spec.request_bytes, spec.duration_s, each)
-        with self._server(sockperf.server(self.ends.server_address, _SOCKPERF_PORT), _SOCKPERF_PORT):
-            client = host.start(ask, log=log, cpus=[self.layout.tester_tx])
-
-            def rest() -> Outcome:
-                if client.wait(sockperf.seconds(spec.duration_s) + _GRACE_S) is None:
-                    raise Broken("sockperf: it does not end")
-                return sockperf_outcome(host.read(str(log)), lambda: host.read(str(each)))
-
-            try:
-                client.wait(sockperf.BEFORE_S)
-                yield rest
-            finally:
-                client.stop()
-
     def _server(self, argv: Sequence[str], port: int) -> contextlib.AbstractContextManager[Running]:
         log = self.folder / "server.log"
         return servers.running(self.ends.server.host, argv, port, log=log, cpu=self._server_cpu)
@@ -267,22 +237,6 @@ class Programs:
             raise PointFailed(f"xdpapp: its server said nothing for {_READY_S:g} s")
         said: dict[str, Any] = json.loads(line)
         return said
-
-
-def sockperf_outcome(text: str, log: Callable[[], str]) -> Outcome:
-    """From what its client prints, and its log of each message.
-
-    Raises:
-        PointFailed: as `sockperf.round_trips` and `RoundTrips.latency`.
-    """
-    found = sockperf.round_trips(text)
-    return Outcome(
-        elapsed_s=found.elapsed_s,
-        requests_per_s=found.received / found.elapsed_s,
-        asked=found.sent,
-        answered=found.received,
-        latency=found.latency(log()),
-    )
 
 
 def iperf3_outcome(report: dict[str, Any]) -> Outcome:

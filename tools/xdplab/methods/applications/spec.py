@@ -5,15 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Literal, NamedTuple, Self, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
-from xdplab.methods.applications.sockperf import LEAST_BYTES
 from xdplab.model import MethodSpec
 from xdplab.model.design import Scalar
 
-Kind = Literal["bulk", "requests", "connections", "udp", "iperf3", "web", "memcached", "sockperf"]
-#: One sender: of datagrams, or of one message after another.
-_ALONE = ("udp", "sockperf")
+Kind = Literal["bulk", "requests", "connections", "udp", "iperf3", "web", "memcached"]
 _MOST_CONNECTIONS = 100
 Direction = Literal["forward", "backward", "both"]
 Feature = Literal["checksum", "segmentation", "vlan", "gro"]
@@ -44,7 +41,7 @@ class Workload(NamedTuple):
         kinds: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
         if name not in kinds:
             raise ValueError(f"{name!r} is none of {', '.join(kinds)}")
-        most = 1 if name in _ALONE else _MOST_CONNECTIONS
+        most = 1 if name == "udp" else _MOST_CONNECTIONS
         if number and not (number.isdecimal() and 1 <= int(number) <= most):
             raise ValueError(f"{text!r}: give 1 to {most} connections, as in `requests:16`")
         return cls(kinds[name], int(number or 1))
@@ -92,7 +89,7 @@ class ApplicationsSpec(MethodSpec):
     name: Literal["applications"]
     #: What the programs do, and `:` how many connections there are, in each direction; each is a point. `bulk`,
     #: `requests`, `connections`, `udp`: our own programs, which check every byte. `iperf3`, `web` (nginx and wrk),
-    #: `memcached`, `sockperf` (its ping-pong): where they are installed.
+    #: `memcached`: where they are installed.
     workloads: tuple[Annotated[str, AfterValidator(_known_workload)], ...] = Field(
         default=("bulk", "requests", "requests:16", "connections:16", "udp"), min_length=1
     )
@@ -106,7 +103,7 @@ class ApplicationsSpec(MethodSpec):
     mtus: tuple[Annotated[int, Field(ge=68, le=65535)], ...] = ()
     #: The programs speak over this VLAN; None: untagged, but over VLAN 10 with offload `vlan`, which needs a tag.
     vlan: int | None = Field(default=None, ge=1, le=4094)
-    #: Size of a request; of `sockperf` also of its answer, at least 14.
+    #: Size of a request.
     request_bytes: int = Field(default=64, ge=9, le=65507)
     #: Size of an answer.
     answer_bytes: int = Field(default=64, ge=1, le=1 << 30)
@@ -116,18 +113,12 @@ class ApplicationsSpec(MethodSpec):
     datagram_bytes: int = Field(default=1400, ge=9, le=65507)
     #: Of `bulk`: from one small request next to it to the next, in microseconds.
     probe_us: float = Field(default=1000.0, ge=100, le=1e6)
-    #: Length of a trial; wrk and sockperf run for whole seconds.
+    #: Length of a trial; wrk runs for whole seconds.
     duration_s: float = Field(default=1.0, ge=0.1, le=3600)
     #: Traffic before it, which is not counted.
     warmup_s: float = Field(default=0.3, ge=0, le=60)
     #: A trial has failed when nothing came through for so long.
     patience_s: float = Field(default=2.0, ge=0.1, le=6)
-
-    @model_validator(mode="after")
-    def _messages_are_long_enough(self) -> Self:
-        if self.request_bytes < LEAST_BYTES and any(Workload.of(each).kind == "sockperf" for each in self.workloads):
-            raise ValueError(f"request_bytes: a message of sockperf has at least {LEAST_BYTES} bytes")
-        return self
 
     def levels(self) -> Iterator[dict[str, Scalar]]:
         """What is a point each: settings that only one value is asked of are left out."""

@@ -40,6 +40,8 @@ class Machine:
         self.mac = {"p0": "02:00:00:00:00:01", "p1": "02:00:00:00:00:02"}
         self.machine_id = secrets.token_hex(16)
         self.left: dict[str, list[int]] = {}
+        #: Of links on which IPv6 can be switched off.
+        self.disable_ipv6: dict[str, str] = {}
         self.files = {BOOT_ID: "first", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "7"}
 
     def reboot(self) -> None:
@@ -88,7 +90,8 @@ class Played:
 
     def read_port(self, ifname: str) -> dict[str, Any]:
         machine = self._machine
-        return {"mac": machine.mac[ifname], "mtu": machine.mtu[ifname], "up": True, "promiscuous": False}
+        ipv6 = {"disable_ipv6": machine.disable_ipv6[ifname]} if ifname in machine.disable_ipv6 else {}
+        return {"mac": machine.mac[ifname], "mtu": machine.mtu[ifname], "up": True, "promiscuous": False, **ipv6}
 
     def put_port_back(self, ifname: str, was: Mapping[str, Any]) -> list[str]:
         self._machine.mtu[ifname] = was["mtu"]
@@ -279,6 +282,28 @@ def test_a_setting_left_alone_is_reported_although_another_fails(
     monkeypatch.setattr(Hugepages2M, "restore", lambda *_: (_ for _ in ()).throw(Unsupported("5 pages, not 7")))
     with pytest.raises(XdplabError, match=f"5 pages, not 7.*{name} is {{'p0': '7'}}.*left alone"):
         recover(SPEC)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_somebody_has_set_on_a_port_since_is_left_alone(force: bool, machines: dict[str, Machine]) -> None:
+    """IPv6's switch came with their MTU: that the run knew none kept `restore` from the port for good."""
+    killed_run()
+    machines["dut"].mtu["p1"], machines["dut"].disable_ipv6["p1"] = 1700, "0"
+    so = "put back all the same" if force else "left alone"
+    assert [line for line in recover(SPEC, force=force) if line.endswith(so)] == [
+        f"dut: p1: mtu is 1700, which is neither what the run found (9000) nor what it set (1500): {so}",
+        f"dut: p1: disable_ipv6 is 0, which is neither what the run found (None) nor what it set (None): {so}",
+    ]
+    assert machines["dut"].mtu == {"p0": 9000, "p1": 9000 if force else 1700}
+    assert not TestbedLock("lab").path.exists()
+
+
+def test_an_mtu_that_a_port_had_when_the_run_ended_is_the_run_s(machines: dict[str, Machine]) -> None:
+    """A forwarder's."""
+    killed_run()
+    machines["dut"].mtu["p1"], machines["dut"].left["p1"] = 3500, [2, 3500, 0]
+    assert not [line for line in recover(SPEC) if line.endswith("left alone")]
+    assert machines["dut"].mtu == {"p0": 9000, "p1": 9000}
 
 
 def test_settings_of_a_machine_wait_for_another_testbed_that_holds_them(machines: dict[str, Machine]) -> None:

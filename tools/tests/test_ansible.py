@@ -32,7 +32,8 @@ def plugin(name: str) -> Any:
 
 builds = plugin("builds")
 parsed = plugin("parsed")
-hugepages_plan = plugin("hugepages").hugepages_plan
+hugepages = plugin("hugepages")
+hugepages_plan = hugepages.hugepages_plan
 
 
 def example(**host: Any) -> TestbedSpec:
@@ -211,6 +212,19 @@ def test_pages_that_memory_is_not_there_for_are_refused(wanted: int, nodes: list
     refused = hugepages_plan(pools(0, 0), wanted, nodes, 512)["refused"]
     assert why in refused
     assert bool(why) == bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("now", "theirs"),
+    [((256, 256), False), ((300, 212), False), ((0, 7), False), ((256, 264), True), ((0, 300), True)],
+)
+def test_pages_are_somebody_else_s_where_their_number_is_neither_found_nor_set(
+    now: tuple[int, int], theirs: bool
+) -> None:
+    found, was_set = {"node0": 0, "node1": 7}, {"node0": 256, "node1": 256}
+    there = dict(zip(("node0", "node1"), now, strict=True))
+    assert hugepages.hugepages_theirs(there, found, was_set) is theirs
+    assert hugepages.hugepages_theirs(there, found, {}) is False
 
 
 def test_a_kernel_without_2_mib_pages_is_refused() -> None:

@@ -19,7 +19,7 @@ from xdplab.hosts import Host, LocalHost
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import CpuLayout, InputError, TestbedSpec, Unsupported
 from xdplab.runner import recovery
-from xdplab.testbed import Port, TestbedLock, embedded, state
+from xdplab.testbed import Port, TestbedLock, embedded, port_settings, state
 from xdplab.testbed.state import SystemLock
 
 Cli = Callable[..., Done]
@@ -242,5 +242,5 @@ def test_where_somebody_has_set_something_only_what_every_run_sets_is_put_back()
     ],
 )
 def test_each_port_is_compared_with_what_the_run_found_and_set(now: Any, found: Any, was_set: Any, theirs: Any) -> None:
-    seen = recovery._theirs(now, found, was_set)
+    seen = port_settings.theirs(now, found, was_set)
     assert seen == (None if theirs is None else frozenset(theirs))

@@ -270,6 +270,19 @@ def test_pages_are_reserved_by_path_on_a_node_and_at_boot(site: Site) -> None:
 
 
 @pytest.mark.timeout(200)
+def test_undo_leaves_pages_of_which_somebody_has_changed_the_number_since(site: Site) -> None:
+    before = site.look()
+    site.part(xdplab_hugepages_2m=8)
+    site.lab.put("A", POOL, "12\n")
+    site.play("undo", "--limit", "a")
+    assert re.search(r"pages, neither what was found .*: left alone", site.said), site.said
+    assert site.lab.on("A", "cat", POOL) == "12\n"
+    assert changed(site.play("undo", "--limit", "a")) == {"a": 0}
+    site.lab.put("A", POOL, "0\n")
+    assert site.changes(before) == []
+
+
+@pytest.mark.timeout(200)
 def test_undo_leaves_what_was_there_and_what_others_asked_for_since(site: Site) -> None:
     before = site.look()
     on_a = partial(site.lab.on, "A")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pools of 2 MiB pages to write, and whether the memory is there: a filter of the role hugepages.
+"""Which pools of 2 MiB pages to write, whether the memory is there, and whose they are: filters of the role hugepages.
 
 Pools are written by path. vm.nr_hugepages is the pool of the *default* size: with default_hugepagesz=1G, 512 are 512
 GiB (Documentation/admin-guide/mm/hugetlbpage.rst).
@@ -47,6 +47,15 @@ def hugepages_plan(lines: Iterable[str], wanted: int, nodes: Iterable[int], leav
     }
 
 
+def hugepages_theirs(now: dict[str, int], found: dict[str, int], was_set: dict[str, int]) -> bool:
+    """Whether somebody has changed their number since: it is neither what was found nor what provisioning set.
+
+    In all, because a boot may share them out among nodes in another way. `was_set` is empty after an attempt that was
+    cut off.
+    """
+    return bool(was_set) and sum(now.values()) not in (sum(found.values()), sum(was_set.values()))
+
+
 def _refused(readings: list[tuple[str, str]], pages: dict[str, int], wanted: dict[str, int], leave_mib: int) -> str:
     for path in wanted:
         if path not in pages:
@@ -80,4 +89,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name in templates -> function."""
-        return {"hugepages_plan": hugepages_plan}
+        return {"hugepages_plan": hugepages_plan, "hugepages_theirs": hugepages_theirs}

@@ -100,19 +100,27 @@ def ip_batch(host: Host, lines: Iterable[str]) -> None:
     host.run(["ip", "-batch", "-"], stdin="".join(f"{line}\n" for line in lines), timeout_s=120.0)
 
 
-def remove_link(host: Host, name: str, ours: Collection[str]) -> None:
-    """Remove a link; Open vSwitch's datapath in the kernel goes by a command of its own, and with all its ports.
+def datapath_ports(shown: str) -> set[str]:
+    """Ports of the kernel's datapath but its own link, of `ovs-dpctl show` or a daemon's `dpctl/show`."""
+    return {*re.findall(r"^ *port \d+: (\S+)", shown, re.MULTILINE)} - {DATAPATH}
 
-    Raises:
-        XdplabError: that has ports next to `ours`: another daemon has taken it over.
+
+def remove_link(host: Host, name: str, ours: Collection[str]) -> str:
+    """Remove a link; "", or why it stays.
+
+    Open vSwitch's datapath in the kernel goes by a command of its own, and with all its ports. Where it has others than
+    `ours`, another daemon has taken it over: then ours alone are taken out.
     """
     if name != DATAPATH:
         host.run(["ip", "link", "delete", "dev", name])
-        return
-    ports = re.findall(r"^ *port \d+: (\S+)", host.run(["ovs-dpctl", "show", name]).stdout, re.MULTILINE)
-    if theirs := sorted({*ports} - {name, *ours}):
-        raise XdplabError(f"{host.name}: {name} has ports of somebody else, {', '.join(theirs)}: it is left alone")
+        return ""
+    ports = datapath_ports(host.run(["ovs-dpctl", "show", name]).stdout)
+    if theirs := sorted(ports.difference(ours)):
+        if left := sorted(ports.intersection(ours)):
+            host.run(["ovs-dpctl", "del-if", name, *left])
+        return f"{name} has ports of somebody else, {', '.join(theirs)}: it is left alone"
     host.run(["ovs-dpctl", "del-dp", name])
+    return ""
 
 
 def detach_xdp(host: Host, ifname: str) -> bool:

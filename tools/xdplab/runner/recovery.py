@@ -165,14 +165,13 @@ def _changed_since(
     for name in knobs.keys() & was_set.keys():
         with suppress(Exception):  # what cannot be read cannot be put back either, and that says why
             now = json.loads(json.dumps(_now(knobs[name], context, found[name])))
-            theirs = _theirs(now, found[name], was_set[name])
+            theirs = port_settings.theirs(now, found[name], was_set[name])
             if theirs is None or theirs:
                 of = [now, found[name], was_set[name]]
                 if theirs is not None:
                     of = [{each: values.get(each) for each in sorted(theirs)} for values in of]
-                of_the_run = f"neither what the run found ({of[1]}) nor what it set ({of[2]})"
                 changed[name] = _Changed(
-                    sentence=f"{context.host.name}: {name} is {of[0]}, which is {of_the_run}: left alone",
+                    sentence=port_settings.not_ours(f"{context.host.name}: {name}", *of),
                     names=theirs,
                     ours=None if theirs is None else {each: v for each, v in found[name].items() if each not in theirs},
                 )
@@ -184,23 +183,6 @@ def _now(knob: Knob, context: KnobContext, found: Any) -> Any:
     if isinstance(knob, EachKnob):
         return {name: knob.present(knob.place(context), name) for name in found}
     return knob.read(context)
-
-
-def _theirs(now: Any, found: Any, was_set: Any) -> frozenset[str] | None:
-    """Of which ports, CPUs ... it is neither what a run found nor what it set; None: of the whole, which has no parts.
-
-    A run that had begun to put it back has done so on some of them.
-    """
-    if all(isinstance(each, dict) for each in (now, found, was_set)):
-        return frozenset(name for name in now if not _of_the_run(now[name], found.get(name), was_set.get(name)))
-    return None if now not in (found, was_set) else frozenset()
-
-
-def _of_the_run(now: Any, found: Any, was_set: Any) -> bool:
-    """Whether it found this or set it, in each part."""
-    if all(isinstance(each, dict) for each in (now, found, was_set)):
-        return all(_of_the_run(now[name], found.get(name), was_set.get(name)) for name in now)
-    return now in (found, was_set)
 
 
 def _of_point(testbed: Testbed, done: list[str], steps: Steps, *, held: bool) -> None:

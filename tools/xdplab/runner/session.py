@@ -655,7 +655,9 @@ class PointSession:
             ours = not lasting or name in self._forwarder.own_links
             with steps.step(name):
                 if ours and name in link_names(host):  # with one end of a pair goes the other
-                    remove_link(host, name, {*self._forwarder.own_links, *(port.ifname for port in self._dut.ports)})
+                    known = {*self._forwarder.own_links, *(port.ifname for port in self._dut.ports)}
+                    if why := remove_link(host, name, known):
+                        raise XdplabError(f"{host.name}: {why}")
         steps.raise_failed()
         if lasting:
             self._testbed.lock.remember(links=[])

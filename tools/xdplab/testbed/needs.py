@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import link_names
+from xdplab.hosts.kernel import DATAPATH, link_names
 from xdplab.model import InputError
 
 #: Kinds whose `link` is the other end of a pair, and nothing below them.
@@ -75,10 +75,13 @@ def how_freed(needs: Collection[Need]) -> str:
 
 def who_has(host: Host, forwarder: str, names: Collection[str]) -> str | None:
     """None, or which links or datapaths that a forwarder makes are there already, and are then somebody else's."""
-    there = sorted(set(names) & link_names(host)) if names else []
+    there = set(names) & link_names(host) if names else set()
+    if DATAPATH in names:  # a daemon's start deletes every datapath of the kernel but that one (ofproto-dpif.c)
+        shown = host.run(["ip", "-json", "link", "show", "type", "openvswitch"], check=False).stdout
+        there |= {link["ifname"] for link in json.loads(shown.strip() or "[]") if link}
     if not there:
         return None
-    what = f"{', '.join(there)} of somebody else is there, which {forwarder} would take over and remove"
+    what = f"{', '.join(sorted(there))} of somebody else is there, which {forwarder} would take over and remove"
     return f"{host.name}: {what}; give it another host"
 
 

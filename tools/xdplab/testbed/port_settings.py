@@ -8,7 +8,6 @@ import ipaddress
 import itertools
 import json
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from xdplab.hosts import Host
@@ -86,19 +85,30 @@ def refuse_other_card(host: Host, ifname: str, saved: dict[str, Any]) -> None:
             )
 
 
-def changed_since(host: Host, ifname: str, saved: dict[str, Any], ours: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What somebody has set since a run: neither what that found nor one of `ours`; with its value.
+def theirs(now: Any, *ours: Any) -> frozenset[str] | None:
+    """Of which parts it is none of `ours`, what a run found and set; None: of the whole, which has no parts.
 
-    Of the rest nobody knows what a forwarder that was killed had set.
+    A run that had begun to put it back has done so on some of them.
     """
-    now = host.read_port(ifname)
+    if not all(isinstance(each, dict) for each in (now, *ours)):
+        return frozenset() if now in ours else None
+    return frozenset(
+        name for name in now if theirs(now[name], *(each[name] for each in ours if name in each)) != frozenset()
+    )
+
+
+def not_ours(what: str, now: Any, found: Any, was_set: Any, so: str = "left alone") -> str:
+    """The sentence on it."""
+    return f"{what} is {now}, which is neither what the run found ({found}) nor what it set ({was_set}): {so}"
+
+
+def changed_since(host: Host, ifname: str, *ours: dict[str, Any]) -> dict[str, Any]:
+    """What somebody has set since a run, with its value; of the rest nobody knows what a killed forwarder had set."""
+    read = host.read_port(ifname)
+    now = {key: read[key] for key in ("mtu", "up", "promiscuous", "disable_ipv6") if key in read}
     # IPv6 is switched off where the MTU lets it be: see `restore`
-    of_a_run = [saved, *ours, {"disable_ipv6": "1"}]
-    return {
-        key: now[key]
-        for key in ("mtu", "up", "promiscuous", "disable_ipv6")
-        if key in now and now[key] not in [each[key] for each in of_a_run if key in each]
-    }
+    changed = theirs(now, *ours, {"disable_ipv6": "1"}) or ()
+    return {key: value for key, value in now.items() if key in changed}
 
 
 def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:

@@ -351,18 +351,18 @@ class HostsTestbed:
         found, was_set = (state.get(key, {}).get(port.role) for key in ("ports", "ports_set"))
         if found is None or was_set is None:
             return []
-        ours = [was_set, {"mtu": mtu_left}]
+        ours = [found, was_set, {"mtu": mtu_left}]
         by_point = state.get("settings", {}) if port.role in state.get("settings_ports", ()) else {}
         if "mtu" in by_point and (set_to := state.get("settings_set", {}).get("mtu")):
             ours.append({"mtu": int(set_to[port.ifname])})
-        theirs = port_settings.changed_since(port.host, port.ifname, found, ours)
+        theirs = port_settings.changed_since(port.host, port.ifname, *ours)
         if "mtu" in by_point and set_to is None:  # the run was killed before it was known
             theirs.pop("mtu", None)
         if not force:
             self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs}})
+        what, so = f"{port.host.name}: {port.ifname}", "put back all the same" if force else "left alone"
         return [
-            f"{port.host.name}: {port.ifname}: {key} is {value}, which is neither what the run found ({found[key]}) "
-            f"nor what it set ({was_set[key]}): {'put back all the same' if force else 'left alone'}"
+            port_settings.not_ours(f"{what}: {key}", value, found.get(key), was_set.get(key), so)
             for key, value in theirs.items()
         ]
 
@@ -385,8 +385,8 @@ class HostsTestbed:
         # an agent that was killed has seen nothing at its end
         if str(was[0]) != now if was else not name.startswith("xdplab"):
             return f"{self.dut.name}: link {name} was not there when the run ended: left alone"
-        remove_link(self.dut, name, ours)
-        return f"{self.dut.name}: link {name} removed"
+        why = remove_link(self.dut, name, ours)
+        return f"{self.dut.name}: {why or f'link {name} removed'}"
 
     def notes(self) -> list[str]:
         return [

@@ -12,7 +12,7 @@ from xdplab.forwarders.ovs.builds import Build, empty_database
 from xdplab.forwarders.ovs.lookups import LookupCounts
 from xdplab.forwarders.process import Instance
 from xdplab.hosts import Running
-from xdplab.hosts.kernel import thread_ids
+from xdplab.hosts.kernel import datapath_ports, thread_ids
 from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import PointFailed, XdplabError, do_each
 
@@ -44,6 +44,9 @@ class Ovs(Instance):
         self.beside: dict[str, Running] = {}
         self.lookups = LookupCounts()
         self._processes: dict[str, Running] = {}
+        #: Ports that it has in the kernel's datapath; None: the daemon has a datapath of its own.
+        self._in_kernel: set[str] | None = None
+        self._may_have: frozenset[str] = frozenset()
 
     def start(
         self,
@@ -52,6 +55,7 @@ class Ovs(Instance):
         cpus: tuple[int, ...],
         env: dict[str, str],
         datapath: database.Datapath = "netdev",
+        may_have: Iterable[str] = (),
     ) -> None:
         """Database with the bridge in it, then the daemon, which finds it at its first look.
 
@@ -61,11 +65,14 @@ class Ovs(Instance):
             cpus: of the daemon's threads that do not place themselves.
             env: of both programs.
             datapath: of the bridge.
+            may_have: links that changes and topologies add to it.
 
         Raises:
             PointFailed: one ended, is not ready in time, or reports an error for a port.
         """
         self.names = [name for name, _ in ports[: len(self.dut.ports)]]
+        self._in_kernel = {BRIDGE, *(name for name, _ in ports)} if datapath == "system" else None
+        self._may_have = frozenset(may_have)
         path = self._path("conf.db")
         self.host.write(path, empty_database(self.host, self.build, path))
         socket = f"punix:{self._path('db.sock')}"
@@ -78,12 +85,13 @@ class Ovs(Instance):
     def stop(self) -> None:
         """Daemon first, so that it detaches its XDP programs, then the database.
 
-        `exit --cleanup` also removes the tap devices of the datapath and the bridge, which SIGTERM leaves behind.
+        `exit --cleanup` also removes the tap devices of the datapath and the bridge, which SIGTERM leaves behind; and
+        the kernel's datapath with the ports of everybody: where these are not ours, `remove_link` takes out ours.
         """
         daemon = self._processes.get(_DAEMON)
         if daemon is not None and daemon.poll() is None:
             with contextlib.suppress(XdplabError):
-                self.control("exit", "--cleanup", timeout_s=5.0)
+                self.control("exit", *(["--cleanup"] if self._datapath_is_ours() else []), timeout_s=5.0)
                 daemon.wait(5.0)
         do_each("Open vSwitch", *(process.stop for process in reversed(self._processes.values())))
 
@@ -155,6 +163,13 @@ class Ovs(Instance):
 
     def port_errors(self) -> dict[str, Any]:
         return {name: error for name, error in self.interfaces("error").items() if error != ["set", []]}
+
+    def _datapath_is_ours(self) -> bool:
+        """Whether it has all of our ports and no others: each of two daemons removes what the other one adds."""
+        if self._in_kernel is None or not any(port.lasting for port in self.dut.ports):
+            return True
+        there = datapath_ports(self.control("dpctl/show", timeout_s=5.0))
+        return self._in_kernel <= there <= {*self._in_kernel, *self._may_have}
 
     def _path(self, name: str) -> str:
         return str(self.dut.rundir / name)

@@ -46,7 +46,7 @@ from xdplab.hosts.kernel import (
     why_no_tap,
     why_no_zero_copy,
 )
-from xdplab.model import CpuLayout, Model, Unsupported, do_each
+from xdplab.model import CpuLayout, Model, Unsupported, XdplabError, do_each
 from xdplab.model.pipeline import KINDS
 
 #: Lines that the daemon may have logged until frames come through.
@@ -168,7 +168,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         if dut.pipeline.file:
             numbers = [port.port for port in node.node_of(dut.pipeline).ports]
             ports = [(name, [*row, f"ofport_request={n}"]) for (name, row), n in zip(ports, numbers, strict=True)]
-        ovs.start(ports, wanted, self.main_cpus(dut), self.daemon_env(dut), self.datapath)
+        ovs.start(ports, wanted, self.main_cpus(dut), self.daemon_env(dut), self.datapath, self.own_links)
         topology.connect(ovs)
         further = [name for name, _ in ports[len(dut.ports) :]]
         self._tables = tables(dut, (ovs.names[0], ovs.names[-1]), self.options, further)
@@ -437,12 +437,14 @@ class OvsKernel(OvsForwarder[OvsOptions]):
         return super().unsupported(dut)
 
     def stop(self) -> None:
-        """A daemon that was killed leaves the datapath, with its ports."""
+        """A daemon that was killed leaves the datapath, with its ports; so does one that had it not to itself."""
         dut = self._instance.dut if self._instance else None
 
         def remove_datapath() -> None:
             if dut is not None and DATAPATH in link_names(dut.host):
-                remove_link(dut.host, DATAPATH, {*self.own_links, *(port.ifname for port in dut.ports)})
+                ours = {*self.own_links, *(port.ifname for port in dut.ports)}
+                if why := remove_link(dut.host, DATAPATH, ours):
+                    raise XdplabError(f"{dut.host.name}: {why}")
 
         do_each(self.name, super().stop, remove_datapath)
 

@@ -97,6 +97,20 @@ def test_counts_are_cleared_where_they_are_read_and_only_grow() -> None:
     assert LookupCounts().read(Daemon("show")) == {"lookups": {}}
 
 
+@pytest.mark.parametrize(("looks", "found"), [(1, ["core 1"]), (9, [])])
+def test_a_thread_that_has_just_cleared_its_counters_is_asked_again(looks: int, found: list[str]) -> None:
+    """In that millisecond nothing is printed of it (pmd_perf_format_overall_stats)."""
+    cleared = "\nTime: 00:55:06.864\nMeasurement duration: 0.000 s\n\npmd thread numa_id 0 core_id 1:\n\n"
+    texts = iter([cleared] * looks)
+
+    def ask(command: str) -> str:
+        if command == "list-commands":
+            return "dpif-netdev/pmd-perf-show\ndpif-netdev/pmd-stats-clear\n"
+        return next(texts, PERF)
+
+    assert list(LookupCounts().read(ask)["lookups"]) == found
+
+
 OURS = point("fake:seed=1", flows=300)
 OTHER = point("fake:seed=2")
 COUNTED = {"frames": 1000, "recirculated": 1000, "emc": 1500, "megaflow": 498, "subtables": 996, "upcalls": 2}

@@ -7,6 +7,7 @@ and summed here. The time of upcalls is not read: it is counted with `pmd-perf-m
 """
 
 import re
+import time
 from collections.abc import Callable
 
 from xdplab.model import PointFailed
@@ -34,6 +35,9 @@ _NOT_READ = {
     "sleep time (us)", "tx packets", "tx batches",
 }  # fmt: skip
 _KNOWN = {*_STATS, *_PERF, *_CYCLES, *_PERF_CYCLES, *_NOT_READ}
+_JUST_CLEARED = "Measurement duration: 0.000 s"
+#: How often it is looked for another, and the pause before.
+_LOOKS, _LOOK_S = 5, 0.002
 _THREAD = re.compile(r"(?:pmd thread.* core_id (\d+)|main thread.*):")
 _LINE = re.compile(r" +(?:- )?([A-Za-z. ()]+?): *(\d[\d.]*)(?: +(\(.*\)))?")
 #: Above each thread of `pmd-perf-show`.
@@ -55,7 +59,7 @@ class LookupCounts:
         if self._show is None:
             commands = set(ask("list-commands").split())
             self._show = next((show for show in _SHOWS if {show, _CLEAR} <= commands), "")
-        threads = parse_threads(ask(self._show)) if self._show else {}
+        threads = parse_threads(self._shown(ask)) if self._show else {}
         if threads:
             ask(_CLEAR)
         for thread, found in threads.items():
@@ -64,6 +68,15 @@ class LookupCounts:
                 for key, value in found.model_dump(exclude_none=True).items():
                     sums[key] = round(sums.get(key, 0) + value, 3)
         return {LOOKUPS: {thread: dict(sums) for thread, sums in self._sums.items()}}
+
+    def _shown(self, ask: Callable[[str], str]) -> str:
+        """`pmd-perf-show` leaves out a thread in the millisecond in which it has cleared its counters."""
+        for _ in range(_LOOKS):
+            text = ask(self._show or "")
+            if _JUST_CLEARED not in text:
+                break
+            time.sleep(_LOOK_S)
+        return text
 
 
 def parse_threads(text: str) -> dict[str, ThreadLookups]:
@@ -86,6 +99,8 @@ def parse_threads(text: str) -> dict[str, ThreadLookups]:
 
 
 def _counted(thread: str, lines: dict[str, tuple[float, str]]) -> ThreadLookups:
+    if not lines:  # just cleared
+        return ThreadLookups()
     perf = "rx packets" in lines
     fields = {**_PERF, **_PERF_CYCLES} if perf else {**_STATS, **_CYCLES}
     frames, _ = lines.get("rx packets", lines.get("packets received", (None, "")))

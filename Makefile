@@ -4,7 +4,7 @@
 ifneq ($(filter-out root,$(SUDO_USER)),)
 export XDPLAB_CACHE ?= $(shell getent passwd $(SUDO_USER) | cut -d: -f6)/.cache/xdplab
 endif
-.PHONY: help latency test test-all ovs-check docs wheel deb install ssh-suites nic-test lab lab-down lab-test provision undo report setup clean cost
+.PHONY: help latency test test-all ovs-check docs wheel deb install ssh-suites nic-test lab lab-down lab-test provision undo report setup clean cost ledger
 
 help: # what there is to make
 	@sed -n 's/^\([a-z -]*\):[a-z ]*# \(.*\)/make \1: \2/p' Makefile
@@ -66,6 +66,14 @@ COST ?= xdp linux-bridge ovs-kernel ovs-afxdp ovs-afxdp:build=patched --kernel 6
 cost: setup # instructions per forwarded frame, in emulated guests, 20 minutes: docs/cost.md; COST="xdp --kernel 6.12"
 	mkdir -p build
 	.venv/bin/xdplab cost $(COST) --json build/cost.json --markdown build/cost.md
+
+LEDGER ?= xdp linux-bridge ovs-kernel xsk testpmd:busy_budget=0 ovs-afxdp ovs-afxdp:build=patched ovs-afxdp:flow_offload=true \
+	--kernel 6.1 --kernel 6.12 --kernel 7.2 --driver veth --driver virtio --driver igb --driver igb-zc --seeds 1
+# a cell that fails is a line of the table, and its exit code 1
+ledger: setup # cost and working functions of kernels, drivers and switches, as a page: docs/cost.md; goes on where it was ended
+	mkdir -p build/ledger && rm -f build/ledger/cost.html
+	.venv/bin/xdplab cost $(LEDGER) --features --ledger build/ledger || test -e build/ledger/cost.html
+	@echo "page: build/ledger/cost.html"
 
 provision undo report: setup # ci/ansible on the hosts of a testbed file: TESTBED=lab.yaml [ANSIBLE="--check --diff"]
 	XDPLAB_TESTBED="$(TESTBED)" ANSIBLE_CONFIG=ci/ansible/ansible.cfg LC_ALL=C.UTF-8 \

@@ -15,6 +15,7 @@ struct io_options {
 	bool stages; /* frames are to carry when they arrived */
 	int bind;
 	bool need_wakeup;
+	bool multi_buffer; /* received frames may be of several chunks */
 	long long rx_ring;
 	long long tx_ring;
 	long long fill_ring;

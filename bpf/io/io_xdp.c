@@ -53,7 +53,7 @@ static int create_socket(struct io *io)
 		.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD,
 		.bind_flags = bind_flags[o->bind] |
 			      (o->need_wakeup ? XDP_USE_NEED_WAKEUP : 0) |
-			      (o->span > 1 ? XDP_USE_SG : 0),
+			      (o->span > 1 || o->multi_buffer ? XDP_USE_SG : 0),
 	};
 	struct timespec pause = { .tv_nsec = BIND_PAUSE_NS };
 	int err, tries;
@@ -82,8 +82,8 @@ static int explain_bind(const struct io *io, int err)
 		what = "another socket has this queue: end that program";
 		break;
 	case EINVAL:
-		what = o->span > 1 ?
-			       "this kernel sends no frames of several buffers (Linux 6.6)" :
+		what = o->span > 1 || o->multi_buffer ?
+			       "this kernel has no frames of several buffers (Linux 6.6)" :
 			       "the interface has no such queue, or is down: look at ethtool -l and ip link";
 		break;
 	case ENETDOWN:
@@ -91,7 +91,9 @@ static int explain_bind(const struct io *io, int err)
 		break;
 	case EOPNOTSUPP:
 	case EPROTONOSUPPORT:
-		what = o->bind == BIND_ZEROCOPY ?
+		what = o->multi_buffer ?
+			       "the driver has no frames of several buffers in this mode" :
+		       o->bind == BIND_ZEROCOPY ?
 			       "the driver has no AF_XDP zero-copy: use bind \"copy\"" :
 			       "the driver or kernel cannot do this";
 		break;
@@ -208,6 +210,16 @@ static void xdp_close(struct io *io)
 	io->socket = NULL;
 }
 
+static __u32 whole_frames(struct io *io, __u32 index, __u32 n)
+{
+	__u32 i, ends = 0;
+
+	for (i = 0; i < n; i++)
+		ends += !(xsk_ring_cons__rx_desc(&io->rx, index + i)->options &
+			  XDP_PKT_CONTD);
+	return ends;
+}
+
 static __u32 xdp_rx(struct io *io, struct frame *frames, __u32 n)
 {
 	struct umem *u = io->umem;
@@ -227,9 +239,9 @@ static __u32 xdp_rx(struct io *io, struct frame *frames, __u32 n)
 		bytes += desc->len;
 		umem_move(u, umem_chunk(u, desc->addr), CHUNK_FILL, CHUNK_HELD);
 	}
+	io->n.rx += io->opt->multi_buffer ? whole_frames(io, index, n) : n;
 	xsk_ring_cons__release(&io->rx, n);
 	io->rings->receiving -= n;
-	io->n.rx += n;
 	io->n.rx_bytes += bytes;
 	if (trace_batch(io->trace))
 		PROBE3(rx, io->fd, n, frames[0].data);

@@ -5,6 +5,7 @@ import platform
 
 import pytest
 from conftest import clean, config, counts, net_up, sh, stream, xdpgen
+from xsk import is_sound, xsk
 
 # Linux 6.6; earlier kernels refuse the socket
 pytestmark = pytest.mark.skipif(
@@ -55,6 +56,18 @@ def test_frames_come_back_and_through_a_program(jumbo):
     with jumbo.xdpfwd("--if0=b0", "--if1=b1", "--mode=native"):
         got = xdpgen(config(ports, *asked, sender="xsk"))["streams"]
     assert [counts(one) for one in got] == [clean(60)] * len(SIZES)
+
+
+@pytest.mark.parametrize("chunk_bytes", [2048, 4096])
+def test_a_socket_receives_frames_of_several_chunks(jumbo, chunk_bytes):
+    """Each is counted once, with all its bytes."""
+    with xsk(jumbo, "b", "sink", "b0", multi_buffer=True, chunk_bytes=chunk_bytes, audit=True) as sink:
+        ports = [jumbo.port("a0", rx="none"), jumbo.port("c0")]
+        xdpgen(config(ports, *streams(), sender="xsk", warmup_s=0))
+        done = sink.finish()
+    (got,) = done["sockets"]
+    assert (got["rx"], got["rx_bytes"]) == (60 * len(SIZES), 60 * sum(size - 4 for size in SIZES))
+    assert is_sound(done)
 
 
 def test_live_frames_have_one_page(jumbo):

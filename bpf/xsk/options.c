@@ -94,6 +94,8 @@ static const struct field fields[] = {
 	  .help = "how the XDP program is attached" },
 	{ IO_ENUM(bind, bind_names), .help = "copy mode of AF_XDP sockets" },
 	{ IO_BOOL(need_wakeup), .help = "XDP_USE_NEED_WAKEUP" },
+	{ IO_BOOL(multi_buffer),
+	  .help = "XDP_USE_SG (Linux 6.6): role sink takes frames of several chunks" },
 	{ IO_INT(rx_ring, 8, 32768), .help = "descriptors, a power of two" },
 	{ IO_INT(tx_ring, 8, 32768), .help = "descriptors, a power of two" },
 	{ IO_INT(fill_ring, 8, 32768), .help = "descriptors, a power of two" },

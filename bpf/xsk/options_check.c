@@ -58,7 +58,7 @@ static int check_mtu(const struct options *o, const struct port *port)
 	char text[160];
 
 	if (o->backend == BACKEND_AF_PACKET || !o->io.receive ||
-	    port->mtu + LONGEST_HEADER <= room)
+	    o->io.multi_buffer || port->mtu + LONGEST_HEADER <= room)
 		return 0;
 	snprintf(
 		text, sizeof(text),
@@ -237,6 +237,19 @@ static int check_streams(const struct options *o)
 	return err;
 }
 
+static int check_multi_buffer(const struct options *o)
+{
+	if (!o->io.multi_buffer)
+		return 0;
+	if (o->role != ROLE_SINK)
+		return bad_value("", "multi_buffer", "is of role sink");
+	if (o->backend == BACKEND_AF_PACKET)
+		return bad_value("", "multi_buffer", "is of AF_XDP sockets");
+	if (o->io.stages)
+		return bad_value("", "multi_buffer", "goes without stages");
+	return 0;
+}
+
 static int check_stages(const struct options *o)
 {
 	if (o->io.stages && o->role != ROLE_SINK)
@@ -348,7 +361,10 @@ int options_check(struct options *o)
 		      check_rings(o) ?:
 				       check_backend(o);
 	err = err ?: check_cpus(o);
-	err = err ?: check_stages(o) ?: check_unprivileged(o);
+	err = err			    ?:
+		      check_multi_buffer(o) ?:
+		      check_stages(o)	    ?:
+					      check_unprivileged(o);
 	for (i = 0; !err && i < o->num_ports; i++)
 		err = check_port(o, i);
 	if (!err && o->role == ROLE_NF)

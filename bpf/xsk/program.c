@@ -55,6 +55,9 @@ static int load(struct program *p, const struct options *o,
 		bpf_program__set_ifindex(p->prog, port->ifindex);
 		bpf_program__set_flags(p->prog, BPF_F_XDP_DEV_BOUND_ONLY);
 	}
+	if (o->io.multi_buffer)
+		bpf_program__set_flags(p->prog, bpf_program__flags(p->prog) |
+							BPF_F_XDP_HAS_FRAGS);
 	targets = bpf_object__find_map_by_name(object, "targets");
 	err = set_config(object, o) ?:
 		      bpf_map__set_max_entries(targets, (o->queue + o->queues) *

@@ -62,6 +62,10 @@ LAYERS = {
     "/usr/bin/ovs-vswitchd:pmd_thread_main": "switch",
     "/usr/lib/libxdp.so.1:text": "switch: receive",
     "/usr/lib/libc.so.6:text": "switch",
+    "/opt/vpp/lib/vpp_plugins/af_xdp_plugin.so:af_xdp_device_input_fn_hsw": "switch: receive",
+    "/opt/vpp/lib/vpp_plugins/af_xdp_plugin.so:af_xdp_device_class_tx_fn_hsw": "switch: transmit",
+    "/opt/vpp/lib/libvnet.so.26.10:ethernet_input_node_fn_hsw": "switch: graph nodes",
+    "/opt/vpp/lib/libvlib.so.26.10:dispatch_node": "switch: dispatch",
 }
 
 
@@ -481,7 +485,7 @@ def test_bad_input_is_one_line(options: list[str], said: str, capsys: pytest.Cap
     ("name", "said"),
     [
         ("l3fwd", "forwarder l3fwd: xdplab cost has xdp, linux-bridge, "),
-        ("xsk:batch=16", "option batch: in guests of xdplab cost it has none"),
+        ("xsk:sockets=2", "option sockets: in guests of xdplab cost it has batch, "),
         ("ovs-afxdp:build", "option 'build' of forwarder 'ovs-afxdp' is not option=value"),
         ("ovs-afxdp:flow_offload=perhaps", "forwarder ovs-afxdp: flow_offload: .*perhaps"),
         ("xdp:object=/nowhere/mine.o", "object=/nowhere/mine.o: there is no such file"),
@@ -501,12 +505,56 @@ def test_a_forwarder_that_is_none(name: str, said: str) -> None:
     [
         ("ovs-afxdp:tx_copy=auto", "tx_copy=auto: OVS build 'stock' .* has no tx-copy; patch .* brings it"),
         ("command:argv=ldd", "ldd: a script, and guests of xdplab cost have no interpreters"),
-        ("vpp-afxdp", "VPP has not been tried in guests; `xdplab run` measures vpp-afxdp where VPP is installed"),
+        ("vpp-afxdp", "VPP is optional and not installed: no program on PATH"),
     ],
 )
-def test_what_this_machine_lacks_is_unsupported(name: str, said: str) -> None:
+def test_what_this_machine_lacks_is_unsupported(name: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDPLAB_VPP", raising=False)
     with pytest.raises(Unsupported, match=said):
         cells.in_guest(name, cells.DRIVERS["veth"])
+
+
+@pytest.mark.parametrize(
+    ("name", "driver", "lines"),
+    [
+        (
+            "vpp-afxdp:rx_queue_size=1024",
+            "igb-zc",
+            [
+                "create interface af_xdp host-if a1 name a1 num-rx-queues 1 rx-queue-size 1024 tx-queue-size 512 "
+                "no-syscall-lock zero-copy",
+                "set interface l2 xconnect b1 a1",
+                "set interface rx-mode a1 polling",
+            ],
+        ),
+        (
+            "vpp-afpacket:tpacket=2",
+            "veth",
+            ["create host-interface v2 name b1", "set interface l2 xconnect host-a1 host-b1",
+             "set interface rx-mode host-a1 interrupt"],
+        ),
+    ],
+)  # fmt: skip
+def test_vpp_is_set_up_by_command_lines(
+    name: str, driver: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin/vpp"
+    plugins = tmp_path / "lib/x86_64-linux-gnu/vpp_plugins"
+    for folder in (program.parent, plugins):
+        folder.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n", encoding="ascii")
+    program.chmod(0o755)
+    with pytest.raises(Unsupported, match=r"there is no af_(xdp|packet)_plugin.so in its prefix"):
+        cells.in_guest(f"{name},vpp={program}", cells.DRIVERS[driver])
+    for plugin in ("af_xdp", "af_packet"):
+        (plugins / f"{plugin}_plugin.so").write_bytes(b"")
+    monkeypatch.setenv("XDPLAB_VPP", str(tmp_path))
+    made = cells.in_guest(name, cells.DRIVERS[driver])
+    assert [line for line in lines if line not in made.start] == []
+    assert "startup-config /lane/vpp.cli" in made.start
+    assert "main-core 0" in made.start
+    assert "corelist-workers" not in made.start
+    assert made.programs[str(program)] == str(program)[1:]
 
 
 def test_a_program_of_the_users_gets_its_ports_and_its_files(tmp_path: Path) -> None:
@@ -537,6 +585,11 @@ def test_masks_are_planted_and_proven(
     made = cells.in_guest(name, cells.DRIVERS["veth"])
     assert (made.flows, made.prove) == (flows, proof)
     assert rules in made.start
+
+
+def test_options_of_the_program_are_in_its_configuration() -> None:
+    made = cells.in_guest("xsk:batch=8,need_wakeup=false", cells.DRIVERS["igb-zc"])
+    assert '"bind": "zero-copy", "batch": 8, "need_wakeup": false}' in made.start
 
 
 def test_options_of_ports_and_of_the_daemon_are_set_in_the_guest() -> None:
@@ -573,7 +626,16 @@ def test_what_a_guest_says_of_a_failure() -> None:
     assert complaint("cost end") == ""
 
 
-@pytest.mark.parametrize("name", ["init", "ovs.sh"])
+def test_libraries_are_where_their_program_looks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the system are below /usr, to which its /lib leads; others stay, for a program of a prefix."""
+    monkeypatch.setattr(
+        guest, "_libraries", lambda path: ("/lib64/ld.so.2", "/usr/lib/libc.so", "/opt/vpp/lib/libvnet.so")
+    )
+    found = guest._with_libraries({"/opt/vpp/bin/vpp": "opt/vpp/bin/vpp"})
+    assert [*found] == ["opt/vpp/bin/vpp", "usr/lib64/ld.so.2", "usr/lib/libc.so", "opt/vpp/lib/libvnet.so"]
+
+
+@pytest.mark.parametrize("name", ["init", "ovs.sh", "features.sh"])
 def test_scripts_of_the_guest_are_shell(name: str) -> None:
     subprocess.run(["sh", "-n", str(Path(guest.__file__).with_name(name))], check=True)
 
@@ -760,7 +822,8 @@ def test_each_command_of_the_page(
     lines = [re.sub(r"\s{2,}#.*", "", line) for block in blocks for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("xdplab ")]
     assert {words[0] for words in commands} == {"cost", "gate"}
-    assert [line for line in lines if not line.startswith("xdplab ")] == ["make cost"]
+    others = [line.partition("=")[0] for line in lines if not line.startswith("xdplab ")]
+    assert others == ["make cost", "make ledger", "make ledger LEDGER"]
     dry = subprocess.run(["make", "-n", "cost"], cwd=project_root(), capture_output=True, text=True, check=True).stdout
     commands += [shlex.split(line)[1:5] for line in dry.splitlines() if ".venv/bin/xdplab cost" in line]
     assert commands[-1][:2] == ["cost", "xdp"]

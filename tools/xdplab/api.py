@@ -58,6 +58,7 @@ from xdplab.forwarders.process import (
     InstanceForwarder as InstanceForwarder,
     Process as Process,
 )
+from xdplab.forwarders.vpp.program import rendered
 from xdplab.hosts import LocalHost as LocalHost
 from xdplab.hosts.bpf import built
 from xdplab.hosts.kernel import cpu_model as cpu_model
@@ -136,6 +137,8 @@ text_table = columns
 PortsPath = _PortsPath
 #: BASE or NEW of a `GateResult`.
 GateSide = Side
+#: VPP's configuration from a template of `vpp/`.
+vpp_configuration = rendered
 #: Path of a program of `bpf/` on a host.
 bpf_program = built
 #: A value with its bounds, as Bencher's metric format has it.

@@ -25,6 +25,7 @@ from xdplab.api import (
     forwarder_spec,
     make_forwarder,
     plain_name,
+    vpp_configuration,
 )
 from xdplab_cost.kernels import PINNED
 
@@ -183,17 +184,21 @@ bridge fdb replace 02:00:00:00:00:11 dev b1 master static"""
 
 def _xsk(asked: Any, driver: Driver) -> InGuest:
     bind = "zero-copy" if driver.zero_copy else "copy"
-    config = f'{{"role": "forward", "ports": [{{"ifname": "a1"}}, {{"ifname": "b1"}}], "bind": "{bind}"}}'
+    given = {name: getattr(asked.options, name) for name in sorted(asked.options.model_fields_set)}
+    config = json.dumps({"role": "forward", "ports": [{"ifname": port} for port in _PORTS], "bind": bind, **given})
     start = f"$bb echo {shlex.quote(config)} >/run/xsk.json && {{ xsk /run/xsk.json & }} && $bb sleep 1"
     return InGuest(start, _own("xsk"), "xsk", sockets=True)
 
 
+def _dut() -> Dut:
+    ports = tuple(Port(name, LocalHost(), name, "", 1500) for name in _PORTS)
+    layout = CpuLayout(tester_tx=0, forwarder=0, housekeeping=(0,))
+    return Dut(LocalHost(), ports, PortsPath.THROUGH, layout, Path("/run"))
+
+
 def _ovs(asked: Any, ports: Sequence[tuple[str, list[str]]] | None = None, **more: Any) -> InGuest:
     """Any Open vSwitch; `ports` as its class gives them, if not those."""
-    dut = Dut(
-        LocalHost(), tuple(Port(name, LocalHost(), name, "", 1500) for name in _PORTS), PortsPath.THROUGH,
-        CpuLayout(tester_tx=0, forwarder=0, housekeeping=(0,)), Path("/run"),
-    )  # fmt: skip
+    dut = _dut()
     build = asked.build(dut.host)
     if reason := asked.build_gap(dut.host):
         raise Unsupported(reason)
@@ -294,7 +299,31 @@ def _command(asked: Any, driver: Driver) -> InGuest:
 
 
 def _vpp(asked: Any, driver: Driver) -> InGuest:
-    raise Unsupported(f"VPP has not been tried in guests; `xdplab run` measures {asked.name} where VPP is installed")
+    """Its main thread forwards: the guest has one CPU."""
+    asked.options = asked.options.model_copy(update={"workers": 0})
+    program = asked.program(LocalHost())
+    plugin = f"{asked.plugin}_plugin.so"
+    found = sorted(Path(program).resolve().parent.parent.glob(f"lib/**/vpp_plugins/{plugin}"))
+    if not found:
+        raise Unsupported(f"{program}: there is no {plugin} in its prefix")
+    dut = _dut()
+    raw = {"unix": "startup-config /lane/vpp.cli"}
+    variables = {**asked.variables(dut), "rundir": "/run", "prefix": "xdplab", "raw": raw}
+    config = vpp_configuration("startup.conf.j2", **variables)
+    lines, names = zip(*(asked.by_command_line(port, zero_copy=driver.zero_copy) for port in _PORTS), strict=True)
+    lines += tuple(
+        f"set interface {words}"
+        for one, other in (names, names[::-1])
+        for words in (f"state {one} up", f"l2 xconnect {one} {other}", f"rx-mode {one} {asked.options.rx_mode}")
+    )
+    start = "\n".join([
+        "$bb mkdir -p /dev/shm && $bb mount -t tmpfs tmpfs /dev/shm",
+        f"$bb echo {shlex.quote(config)} >/run/startup.conf",
+        f"$bb echo {shlex.quote(chr(10).join(lines))} >/lane/vpp.cli",
+        f"{{ {shlex.quote(program)} -c /run/startup.conf & }}; $bb sleep 8; $bb pidof vpp >/dev/null",
+    ])  # fmt: skip
+    programs = {path: path.lstrip("/") for path in (program, *map(str, found))}
+    return InGuest(start, programs, "vpp", sockets=asked.name == "vpp-afxdp")
 
 
 #: What one CPU and one queue can have; docs/cost.md names the others.
@@ -303,18 +332,24 @@ _AFXDP_OPTIONS = {
     "xsk_fill_ring", "xsk_comp_ring", "umem_frames", "umem_frame_size", "umem_headroom", "flow_offload", "flow_entries",
     "flow_masks", "emc_insert_inv_prob", "rules", "rule_masks",
 }  # fmt: skip
+_XSK_OPTIONS = {
+    "batch", "busy_poll_budget", "busy_poll_us", "chunk_bytes", "completion_ring", "fill_ring", "headroom",
+    "need_wakeup", "prefer_busy_poll", "rx_ring", "shared_umem", "touch", "tx_ring", "tx_skb_budget", "unaligned",
+    "wait", "wake_rx", "wake_tx",
+}  # fmt: skip
 #: Forwarder -> the options that it has in a guest, and what it is there.
 _IN_GUESTS: dict[str, tuple[set[str], Callable[[Any, Driver], InGuest]]] = {
     "xdp": ({"mode", "object", "section"}, _xdp),
     "linux-bridge": (set(), _bridge),
     "ovs-kernel": ({"build"}, lambda asked, driver: _ovs(asked)),
-    "xsk": (set(), _xsk),
+    "xsk": (_XSK_OPTIONS, _xsk),
     "ovs-afxdp": (_AFXDP_OPTIONS, _ovs_afxdp),
     "testpmd": ({"port", "busy_budget", "burst"}, _testpmd),
     "ovs-dpdk": ({"build", "port", "busy_budget", "n_rxq_desc"}, _ovs_dpdk),
     "ovs-afpacket": ({"build"}, lambda asked, driver: _ovs(asked)),
     "command": ({"argv", "ready_s", "redirects"}, _command),
-    "vpp-afxdp": (set(), _vpp),
+    "vpp-afxdp": ({"vpp", "rx_mode", "rx_queue_size", "tx_queue_size", "multi_buffer"}, _vpp),
+    "vpp-afpacket": ({"vpp", "rx_mode", "tpacket", "qdisc_bypass"}, _vpp),
 }
 
 

@@ -35,8 +35,11 @@ def cost(
     ktap: Annotated[Path | None, typer.Option(help="write a test for each cell as KTAP: it has a figure")] = None,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="folder or STEM: write STEM.md, .json, .csv, .bencher.json"),
+        typer.Option(help="folder or STEM: write STEM.html, .md, .json, .csv, .bencher.json"),
     ] = None,
+    features: Annotated[
+        bool, typer.Option("--features", help="also try what of AF_XDP works on each kernel and driver")
+    ] = False,
     results: Annotated[
         Path | None,
         typer.Option(exists=True, file_okay=False, help="folder of run folders (default: results/)"),
@@ -68,6 +71,7 @@ def cost(
         seeds=range(1, seeds + 1),
         jobs=jobs or len(os.sched_getaffinity(0)),
         kept=not fresh,
+        features=features,
     )
     earlier = earlier_table(check, wanted) if check else None
     found = measure(wanted, lambda line: print(line, flush=True))

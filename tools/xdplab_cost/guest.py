@@ -74,6 +74,26 @@ class Boot:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Output:
+    """Of a boot: QEMU's exit code, the console, what the plugin wrote, and how long it took here.
+
+    The code is None where it was ended after `LIMIT_S`.
+    """
+
+    code: int | None
+    console: str
+    counts: str
+    seconds: float
+
+    @property
+    def complaint(self) -> str:
+        """Why it did not come to its end."""
+        if self.code is None:
+            return f"the guest timed out after {LIMIT_S:.0f} s; its console ends: {_tail(self.console)}"
+        return _complaint(self.console) or f"QEMU ended with exit code {self.code}: {_tail(self.console)}"
+
+
 @cache
 def _libraries(path: str) -> tuple[str, ...]:
     """What the dynamic linker loads for a program, and the linker itself."""
@@ -90,7 +110,7 @@ def _with_libraries(programs: Mapping[str, str]) -> dict[str, Path]:
             # libxdp loads its own programs from beside it
             more = Path(library).resolve().parent.glob("bpf/*.o") if "libxdp" in library else ()
             for each in (library, *map(str, more)):
-                files[(each if each.startswith("/usr") else f"/usr{each}").lstrip("/")] = Path(each)
+                files[(f"/usr{each}" if each.startswith("/lib") else each).lstrip("/")] = Path(each)
     return files
 
 
@@ -226,6 +246,15 @@ class Guest:
         Raises:
             CellFailed: it did not get there.
         """
+        output = self.run()
+        if output.code != 0 or "\ncost end" not in output.console:
+            raise CellFailed(output.complaint)
+        if not output.counts:
+            raise CellFailed("the plugin wrote nothing: is the disk full?")
+        return _read(output.console, output.counts, output.seconds)
+
+    def run(self) -> Output:
+        """Boot it, whatever comes of that."""
         from nic.qemu import environment
 
         began = time.monotonic()
@@ -241,13 +270,8 @@ class Guest:
                 _stops.remove(process.stop)
                 process.stop()
             text = console.read_text(encoding="utf-8", errors="replace").replace("\r", "")
-            if code is None:
-                raise CellFailed(f"the guest timed out after {LIMIT_S:.0f} s; its console ends: {_tail(text)}")
-            if code or "\ncost end" not in text:
-                raise CellFailed(_complaint(text) or f"QEMU ended with exit code {code}: {_tail(text)}")
-            if not counts.exists():
-                raise CellFailed("the plugin wrote nothing: is the disk full?")
-            return _read(text, counts.read_text(encoding="ascii"), time.monotonic() - began)
+            found = counts.read_text(encoding="ascii") if counts.exists() else ""
+            return Output(code, text, found, time.monotonic() - began)
 
 
 def _complaint(text: str) -> str:

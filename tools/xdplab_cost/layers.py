@@ -89,6 +89,8 @@ _SWITCH_NAMES: tuple[tuple[str, str], ...] = (
     ("switch: classify", """miniflow emc_ smc_ dpcls dfc_ fast_path slow_path dp_netdev_input flow_key flow_hash
         cmap_ netdev_flow rss_hash dp_netdev_pmd_lookup hash_ parse_"""),
 )  # fmt: skip
+#: Library of VPP -> its layer.
+_OF_VPP = {"/libvnet.so": "switch: graph nodes", "/libvlib.so": "switch: dispatch", "/libvppinfra.so": "switch"}
 _SWITCH_LAYERS = tuple((layer, tuple(words.split())) for layer, words in _SWITCH_NAMES)
 
 
@@ -138,6 +140,10 @@ def layer_of(where: str, name: str) -> str:
         return next((layer for layer, words in _KERNEL_LAYERS if bare.startswith(words)), "other kernel")
     if "libxdp" in where or "libbpf" in where:
         return "switch: receive"
+    if where.endswith("_plugin.so"):  # of VPP, whose interfaces are made by plugins
+        return "switch: transmit" if "_tx" in name else "switch: receive"
+    if vpp := next((layer for library, layer in _OF_VPP.items() if library in where), ""):
+        return vpp
     return next((layer for layer, words in _SWITCH_LAYERS if any(word in name for word in words)), "switch")
 
 

@@ -22,9 +22,10 @@ def bencher(found: CostTable) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def write(found: CostTable, stem: Path) -> None:
-    """Write STEM.md, .json, .csv and .bencher.json; in a folder the stem is `cost`."""
+    """Write STEM.html, .md, .json, .csv and .bencher.json; in a folder the stem is `cost`."""
     stem = stem / "cost" if stem.is_dir() else stem
     texts = {
+        ".html": table.web_page(found),
         ".md": table.markdown(found),
         ".json": found.model_dump_json(indent=1) + "\n",
         ".csv": table.comma_separated(found),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells are booted with several seeds, two guests at a time; what a guest of the same bytes gave is kept."""
 
+import datetime
 import hashlib
 import json
 import shlex
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.api import LocalHost, Model, Unsupported, __version__, cpu_model
 from xdplab_cost.cells import DRIVERS, OWN, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
+from xdplab_cost.features import Feature, try_features
 from xdplab_cost.guest import FRAMES, CellFailed, Guest, cost_folder, keep, stop_all
 from xdplab_cost.kernels import obtain
 from xdplab_cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
@@ -82,6 +84,8 @@ class Cell(Model):
     programs: dict[str, str] = {}
     #: Program -> its version, and what it is made of.
     versions: dict[str, str] = {}
+    #: When the last of its guests was booted, as YYYY-MM-DD; "": it was not.
+    date: str = ""
     #: What measures it again.
     command: str
 
@@ -103,6 +107,8 @@ class CostTable(Model):
     command: str
     #: In the order of tables.
     cells: tuple[Cell, ...]
+    #: Which functions of AF_XDP work; empty where that was not asked for.
+    features: tuple[Feature, ...] = ()
 
     def cell(self, kernel: str, driver: str, name: str) -> Cell:
         """One of them; a table has every combination."""
@@ -122,6 +128,8 @@ class Wanted:
     jobs: int = 2
     #: Whether what is in the cache is taken from there.
     kept: bool = True
+    #: Whether functions of AF_XDP are tried as well, on every kernel and driver.
+    features: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,12 +173,15 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     found = _boot_all(asked, symbols, wanted, say)
     alone = {(each.kernel, each.driver): found[id(each)] for each in asked if each.name == TESTER}
     cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver]) for each in asked]
+    tried = _try_all(made, wanted, say) if wanted.features else []
     emulators = [_packages(each.emulator)[0] for each in made.values() if not isinstance(each, str)]
     words = [f"--kernel {kernel}" for kernel in wanted.kernels] + [f"--driver {driver}" for driver in wanted.drivers]
     seeds = [] if len(wanted.seeds) == len(Wanted.seeds) else [f"--seeds {len(wanted.seeds)}"]
-    command = " ".join(["xdplab cost", *map(shlex.quote, wanted.forwarders), *words, *seeds])
-    emulator = next(iter(emulators), "")
-    return CostTable(emulator=emulator, machine=cpu_model(LocalHost()), command=command, cells=tuple(cells))
+    words += [*seeds, *(["--features"] if wanted.features else [])]
+    return CostTable(
+        emulator=next(iter(emulators), ""), machine=cpu_model(LocalHost()), cells=tuple(cells), features=tuple(tried),
+        command=" ".join(["xdplab cost", *map(shlex.quote, wanted.forwarders), *words]),
+    )  # fmt: skip
 
 
 def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
@@ -238,13 +249,32 @@ def _boot_all(
     return found
 
 
+def _kept_cost(guest: Guest) -> Path:
+    return cost_folder() / f"{guest.digest}-{_READ_BY}.json"
+
+
+def _try_all(made: Mapping[str, "Artefact | str"], wanted: Wanted, say: Callable[[str], None]) -> list[Feature]:
+    """Functions of AF_XDP on every kernel and driver, by rows."""
+    rows = [(kernel, driver) for kernel in wanted.kernels for driver in wanted.drivers]
+
+    def one(row: tuple[str, str]) -> list[Feature]:
+        return try_features(made[row[0]], *row, say, kept=wanted.kept)
+
+    with ThreadPoolExecutor(wanted.jobs) as pool:
+        try:
+            return [each for found in pool.map(one, rows) for each in found]
+        except BaseException:
+            stop_all()
+            raise
+
+
 def cost_at(guest: Guest, symbols: Symbols, *, kept: bool = True) -> tuple[Cost, float]:
     """Of one boot, and how long it took here: 0 from the cache.
 
     Raises:
         CellFailed: the guest did not get there, its two counters disagree, or frames went another way.
     """
-    path = cost_folder() / f"{guest.digest}-{_READ_BY}.json"
+    path = _kept_cost(guest)
     if kept and path.is_file():
         return Cost(**json.loads(path.read_text(encoding="ascii"))), 0.0
     counted = guest.boot()
@@ -343,4 +373,11 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str])
             Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in asked.forwarder.programs
         },
         versions=versions_of(asked.name),
+        date=_last_day([_kept_cost(guest) for guest in asked.guests]),
     )
+
+
+def _last_day(files: Sequence[Path]) -> str:
+    """When the newest was written; "" where the cache has none, as on a full disk."""
+    newest = max((file.stat().st_mtime for file in files if file.exists()), default=None)
+    return datetime.datetime.fromtimestamp(newest, datetime.UTC).date().isoformat() if newest else ""

@@ -9,6 +9,8 @@ from itertools import pairwise
 from xdplab.api import forwarder_spec, spreadsheet_row
 from xdplab_cost import known
 from xdplab_cost.cells import TESTER
+from xdplab_cost.features import FEATURES, Feature
+from xdplab_cost.page import Block, Bullets, Heading, Paragraph, Table, as_html, as_markdown
 from xdplab_cost.run import Cell, CostTable
 
 #: What no figure here has in it; below every table.
@@ -26,6 +28,11 @@ def text(found: CostTable) -> str:
         lines += ["", f"kernel {kernel} ({mine[0].kernel_package}), {driver}: instructions per forwarded frame"]
         for cell in mine:
             lines += [f"  {cell.title:<36} {_figure(cell)}", *(f"      {layers}" for layers in _layers(cell))]
+    for kernel, driver in dict.fromkeys((each.kernel, each.driver) for each in found.features):
+        lines += ["", f"kernel {kernel}, {driver}: what works of AF_XDP"]
+        for each in found.features:
+            if (each.kernel, each.driver) == (kernel, driver):
+                lines.append(f"  {each.feature:<24} {each.found}{f': {each.detail}' if each.detail else ''}")
     return "\n".join([*lines, "", NOT_IN_IT])
 
 
@@ -86,29 +93,40 @@ def ktap(found: CostTable) -> str:
 
 
 def markdown(found: CostTable) -> str:
-    """A page: forwarders by kernel and driver, changes between neighbours, layers, and what was counted."""
+    return as_markdown(page(found))
+
+
+def web_page(found: CostTable) -> str:
+    return as_html(page(found))
+
+
+def page(found: CostTable) -> list[Block]:
+    """Forwarders by kernel and driver, what works, changes between neighbours, layers, and what was counted."""
     columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells if cell.status != "unsupported"))
     titles = list(dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells))
     rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
     for name, title in titles:
         rows.append([title, *(_short(found.cell(*column, name)) for column in columns)])
     notes = [
-        f"* {cell.kernel}, {cell.driver}, {cell.title}: {_figure(cell).strip()}" for cell in found.cells
+        f"{cell.kernel}, {cell.driver}, {cell.title}: {_figure(cell).strip()}" for cell in found.cells
         if cell.status == "failed" or cell.varies
     ]  # fmt: skip
     for reason in dict.fromkeys(cell.reason for cell in found.cells if cell.status == "unsupported"):
         where = dict.fromkeys(_where(cell, columns) for cell in found.cells if cell.reason == reason)
-        notes.append(f"* Unsupported: {', '.join(where)}: {reason}")
-    parts = [
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# What a forwarded frame costs: a table",
-        f"Per frame of 60 bytes, above the tester alone; median of {_seeds(found)} seeds ([cost.md](cost.md)). "
-        f"The first row is the tester's own. Made by `{found.command}`.",
-        _table(rows),
-        *(["\n".join(notes)] if notes else []),
-        NOT_IN_IT,
+        notes.append(f"Unsupported: {', '.join(where)}: {reason}")
+    blocks: list[Block] = [
+        Heading("What a forwarded frame costs: a table", 1),
+        Paragraph(
+            f"Instructions per frame of 60 bytes, above the tester alone; median of {_seeds(found)} seeds "
+            f"([cost.md](cost.md)). The first row is the tester's own. Made by `{found.command}`."
+        ),
+        Paragraph(NOT_IN_IT),
+        Table(rows),
+        *([Bullets(notes)] if notes else []),
+        *_what_works(found),
         *_between_kernels(found),
         *_between_builds(found),
-        "## Layers",
+        Heading("Layers"),
     ]
     for kernel, driver in columns:
         mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver) and cell.layers]
@@ -116,8 +134,33 @@ def markdown(found: CostTable) -> str:
         body = [["layer", *(cell.title for cell in mine)]]
         for layer in layers:
             body.append([layer, *(f"{cell.layers[layer]:,.0f}" if layer in cell.layers else "" for cell in mine)])
-        parts += [f"### {kernel}, {driver}", _table(body)]
-    return "\n\n".join([*parts, *_events(found, columns), *_counted(found)]) + "\n"
+        blocks += [Heading(f"{kernel}, {driver}", 3), Table(body)]
+    return [*blocks, *_events(found, columns), *_counted(found)]
+
+
+def _what_works(found: CostTable) -> Iterator[Block]:
+    """Functions of AF_XDP by kernel and driver, and what was seen where one does not just work."""
+    if not found.features:
+        return
+    yield Heading("What works of AF_XDP")
+    yield Paragraph(
+        "Each function was tried with frames from one port to another of the same guest, both with that driver. "
+        "*Inert*: it is taken and changes nothing. *no flag*: the mode of a socket that asks for none."
+    )
+    by_row: dict[tuple[str, str], dict[str, Feature]] = {}
+    for each in found.features:
+        by_row.setdefault((each.kernel, each.driver), {})[each.feature] = each
+    rows = [["", *FEATURES]]
+    rows += [[", ".join(row), *(its[name].found for name in FEATURES)] for row, its in by_row.items()]
+    yield Table(rows)
+    details: dict[tuple[str, str, str], list[str]] = {}
+    for each in found.features:
+        if each.found not in ("works", "copy") and each.detail:
+            details.setdefault((each.feature, each.found, each.detail), []).append(f"{each.kernel} {each.driver}")
+    if details:
+        yield Bullets([f"{name}: {word}: {detail} ({', '.join(at)})" for (name, word, detail), at in details.items()])
+    days = dict.fromkeys(f"{each.date}: `{each.command}`" for each in found.features)
+    yield Bullets(list(days))
 
 
 def _where(cell: Cell, columns: Sequence[tuple[str, str]]) -> str:
@@ -130,7 +173,7 @@ def _seeds(found: CostTable) -> int:
     return max(len(cell.seeds) for cell in found.cells)
 
 
-def _between_kernels(found: CostTable) -> Iterator[str]:
+def _between_kernels(found: CostTable) -> Iterator[Block]:
     """What a forwarder takes more or less with the next kernel, the layers that make most of it, and known commits."""
     kernels = list(dict.fromkeys(cell.kernel for cell in found.cells))
     rows = [["driver", "forwarder", "kernels", *_CHANGE, "known for it"]]
@@ -146,16 +189,16 @@ def _between_kernels(found: CostTable) -> Iterator[str]:
                 named = ", ".join(f"{each.commit} {price:+,.0f}" for each, price in why)
                 rows.append([driver, new.title, f"{one} to {two}", *_change(old, new), named])
     if rows[1:]:
-        yield "## From kernel to kernel"
-        yield _table(rows)
+        yield Heading("From kernel to kernel")
+        yield Table(rows)
     if commits:
-        yield "\n".join(f"* {commit}: {words}" for commit, words in commits.items())
+        yield Bullets([f"{commit}: {words}" for commit, words in commits.items()])
 
 
 _CHANGE = ("change", "most of it")
 
 
-def _between_builds(found: CostTable) -> Iterator[str]:
+def _between_builds(found: CostTable) -> Iterator[Block]:
     """Likewise of the same forwarder of another build, in the order that they were asked for."""
     rows = [["kernel, driver", "from", "to", *_CHANGE]]
     for kernel, driver in dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells):
@@ -168,8 +211,8 @@ def _between_builds(found: CostTable) -> Iterator[str]:
         for old, new in (pair for group in groups.values() for pair in pairwise(group)):
             rows.append([f"{kernel}, {driver}", old.title, new.title, *_change(old, new)])
     if rows[1:]:
-        yield "## From build to build"
-        yield _table(rows)
+        yield Heading("From build to build")
+        yield Table(rows)
 
 
 def _change(old: Cell, new: Cell) -> tuple[str, str]:
@@ -177,7 +220,7 @@ def _change(old: Cell, new: Cell) -> tuple[str, str]:
     return f"{after - before:+,.1f} ({100 * (after / before - 1):+.1f} %)", _largest(old, new)
 
 
-def _events(found: CostTable, columns: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _events(found: CostTable, columns: Sequence[tuple[str, str]]) -> Iterator[Block]:
     """What is counted beside instructions, where it is not the same with all drivers."""
     names = list(dict.fromkeys(event for cell in found.cells for event in cell.events))
     rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
@@ -185,26 +228,30 @@ def _events(found: CostTable, columns: Sequence[tuple[str, str]]) -> Iterator[st
         cells = [found.cell(*column, forwarder).events for column in columns]
         rows.append([title, *(" / ".join(_few(events[name]) for name in names if name in events) for events in cells)])
     if names:
-        yield f"## {' / '.join(names).capitalize()}"
-        yield "Per frame, above the tester alone. Copies that programs make are not in it ([cost.md](cost.md))."
-        yield _table(rows)
+        yield Heading(" / ".join(names).capitalize())
+        yield Paragraph(
+            "Per frame, above the tester alone. Copies that programs make are not in it ([cost.md](cost.md))."
+        )
+        yield Table(rows)
 
 
-def _counted(found: CostTable) -> Iterator[str]:
+def _counted(found: CostTable) -> Iterator[Block]:
     """Versions and checksums of all that was booted, and how a cell is repeated."""
-    yield "## What was counted"
-    yield (
+    yield Heading("What was counted")
+    days = sorted({cell.date for cell in found.cells if cell.date})
+    yield Paragraph(
         "`xdplab cost FORWARDER --kernel KERNEL --driver DRIVER` repeats a cell. "
         f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames. "
-        f"Counted on {found.machine}; `--check` tells whether another machine repeats it."
+        f"Counted on {found.machine}{', '.join(['', *days][:2])}{f' to {days[-1]}' if days[1:] else ''}; "
+        "`--check` reports whether another machine repeats it."
     )
     kernels = dict.fromkeys((cell.kernel, cell.kernel_package, cell.kernel_sha256) for cell in found.cells)
-    yield _table([["kernel", "package", "SHA-256"], *([*each[:2], each[2][:16]] for each in kernels if each[1])])
+    yield Table([["kernel", "package", "SHA-256"], *([*each[:2], each[2][:16]] for each in kernels if each[1])])
     rows = [["forwarder", "versions", "SHA-256 of its programs"]]
     for cell in {cell.forwarder: cell for cell in found.cells if cell.programs}.values():
         programs = ", ".join(f"{name} {digest[:16]}" for name, digest in cell.programs.items())
         rows.append([f"`{cell.forwarder}`", "; ".join(cell.versions.values()), programs])
-    yield _table(rows)
+    yield Table(rows)
 
 
 def _largest(old: Cell, new: Cell) -> str:
@@ -215,9 +262,3 @@ def _largest(old: Cell, new: Cell) -> str:
 
 def _short(cell: Cell) -> str:
     return number(cell.instructions) if cell.instructions is not None else cell.status
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = rows
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

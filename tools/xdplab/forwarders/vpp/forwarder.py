@@ -101,12 +101,20 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
             )
         return None
 
+    def program(self, host: Host) -> str:
+        """Path of VPP.
+
+        Raises:
+            Unsupported: it is not there.
+        """
+        program, reason = find_vpp(host, self.options.vpp, self.package)
+        if program is None:
+            raise Unsupported(reason)
+        return program
+
     def start(self, dut: Dut) -> None:
         """Process, API, interfaces, pipeline; each is read back."""
-        program, reason = find_vpp(dut.host, self.options.vpp, self.package)
-        if program is None:
-            raise PointFailed(f"{self.name}: {reason}")
-        vpp = self.instance = self._started(program, dut)
+        vpp = self.instance = self._started(self.program(dut.host), dut)
         try:
             vpp.wait()
         except PointFailed:
@@ -181,9 +189,14 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         return self.instance.complaint(word)
 
     def _started(self, program: str, dut: Dut) -> Vpp:
+        variables = self.variables(dut)
+        return Vpp(dut, program, sorted({variables["main_cpu"], *variables["worker_cpus"]}), variables, self.detach)
+
+    def variables(self, dut: Dut) -> dict[str, Any]:
+        """Of `vpp/startup.conf.j2`, but those of the run directory."""
         main = dut.layout.housekeeping[0] if self.options.workers else dut.layout.forwarder
         workers = self._worker_cpus(dut)[: self.options.workers]
-        variables = {
+        return {
             "buffers": self.options.buffer_count,
             "page_size": self.options.page_size,
             "main_cpu": main,
@@ -193,7 +206,6 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
             "raw": self.options.raw_of("startup"),
             **self.startup(dut),
         }
-        return Vpp(dut, program, sorted({main, *workers}), variables, self.detach)
 
     def _worker_cpus(self, dut: Dut) -> list[int]:
         """The forwarder's CPU, then those that neither the tester nor VPP's main thread uses."""

@@ -87,6 +87,14 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
         if self.options.multi_buffer and "multi-buffer" not in hardware:
             raise Unsupported(f"multi_buffer: VPP took it and does not show it on {interface.name}")
 
+    def by_command_line(self, port: str, *, zero_copy: bool) -> tuple[str, str]:
+        """What makes an interface where nobody speaks the API, and its name."""
+        options = self.options
+        words = [f"create interface af_xdp host-if {port} name {port} num-rx-queues {options.n_rxq}"]
+        words += [f"rx-queue-size {options.rx_queue_size} tx-queue-size {options.tx_queue_size} no-syscall-lock"]
+        words += ["zero-copy" if zero_copy else "no-zero-copy", *(["multi-buffer"] if options.multi_buffer else [])]
+        return " ".join(words), port
+
     def detach(self, control: VppControl, interface: Interface) -> None:
         """Close its sockets and take its XDP program off."""
         control.call("af_xdp_delete", sw_if_index=interface.index)
@@ -141,6 +149,12 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
                 raise PointFailed(f"{self.name}: {port.ifname}: {exc}: {self.complaint('packet')}") from None
             indexes.append(int(reply["sw_if_index"]))
         return indexes
+
+    def by_command_line(self, port: str, *, zero_copy: bool) -> tuple[str, str]:
+        """What makes an interface where nobody speaks the API, and its name; `zero_copy` is of AF_XDP."""
+        words = ["create host-interface", *(["v2"] if self.options.tpacket == 2 else []), "name", port]
+        words += [] if self.options.qdisc_bypass else ["qdisc-bypass-disable"]
+        return " ".join(words), f"host-{port}"
 
     def confirm(self, interface: Interface, hardware: str) -> None:
         if f"Linux PACKET socket interface v{self.options.tpacket}" not in hardware:

@@ -851,18 +851,23 @@ def test_each_command_of_the_page_for_kernels(
     page = (project_root() / "docs" / "kernels.md").read_text(encoding="utf-8")
     lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
     commands = [shlex.split(line[line.index("xdplab") :])[1:] for line in lines if "xdplab" in line]
-    assert [words[0] for words in commands] == ["gate", "cost", "gate"]
+    assert [words[0] for words in commands] == ["gate", "cost", "cost", "gate"]
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        run, "try_features", lambda made, kernel, driver, *_, **__: asked.append((kernel, driver)) or []
+    )
     usual = Cost({"veth:veth_poll": 1200.0}, 1200.0)
     guests.costs = defaultdict(lambda: lambda seed: usual, tester=lambda seed: Cost({"veth:veth_poll": 1000.0}, 1000.0))
     tree = linux_tree(tmp_path)
     for name in ("my-branch", "v7.2", "good"):
         git(tree, "branch", name)
-    for folder, its in ((tmp_path / "xdplab", commands[:2]), (tree, commands[2:])):
+    for folder, its in ((tmp_path / "xdplab", commands[:3]), (tree, commands[3:])):
         folder.mkdir(exist_ok=True)
         monkeypatch.chdir(folder)
         for words in its:
             done = inline(capsys, *words)
             assert done.code == 0, (words, done.err)
+    assert asked == [("../linux", "veth"), ("../linux", "igb-zc")]
 
 
 def test_the_workflow_of_docs_ci_md_without_root(

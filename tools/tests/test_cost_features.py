@@ -15,6 +15,8 @@ from xdplab_cost.cells import DRIVERS
 from xdplab_cost.features import FEATURES, Feature, judged, try_features
 from xdplab_cost.guest import Guest, Output
 from xdplab_cost.page import Bullets, Heading, Paragraph, Table, as_html, as_markdown
+from xdplab_cost.run import CostTable
+from xdplab_cost.table import ktap
 
 DATA = Path(__file__).with_name("data") / "features"
 VETH_7_2 = {
@@ -147,6 +149,17 @@ def test_a_guest_that_does_not_come_to_it_is_asked_again(
         assert why in found[0].detail
     assert booted.boots == 2
     assert {each.detail for each in try_features("no mirror answers", "7.2", "veth", print)} == {"no mirror answers"}
+
+
+def test_ktap_has_a_test_for_each_function(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = CostTable(
+        emulator="", command="", cells=(), features=tuple(tried(made, monkeypatch, Booted(console("7.2-igb-zc"))))
+    )
+    lines = ktap(found).splitlines()
+    assert lines[:3] == ["KTAP version 1", f"1..{len(FEATURES)}", "ok 1 7.2 veth sockets"]
+    assert "# loses frames above 1024 bytes: 1024 bytes pass, 1040 and more are lost" in lines
+    assert [line for line in lines if line.startswith("not ok")] == ["not ok 9 7.2 veth frame sizes"]
+    assert lines[-1].startswith("ok 10 7.2 veth multi-buffer # SKIP refused: xsk: cannot attach native XDP")
 
 
 def test_configurations_are_json_that_the_shell_leaves_alone() -> None:

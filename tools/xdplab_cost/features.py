@@ -65,6 +65,15 @@ class Feature(Model):
     #: What tries it again.
     command: str
 
+    @property
+    def broken(self) -> bool:
+        """It is taken, and frames are lost by it, or nobody is told that it is not in force."""
+        return self.found.startswith(("hangs", "stalls", "loses", "falls back"))
+
+
+#: Of `Feature.found`.
+WORKING = ("works", "zero-copy", "copy")
+
 
 @dataclass(frozen=True)
 class _Attempt:

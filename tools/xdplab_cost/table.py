@@ -9,7 +9,7 @@ from itertools import pairwise
 from xdplab.api import forwarder_spec, spreadsheet_row
 from xdplab_cost import known
 from xdplab_cost.cells import TESTER
-from xdplab_cost.features import FEATURES, Feature
+from xdplab_cost.features import FEATURES, WORKING, Feature
 from xdplab_cost.page import Block, Bullets, Heading, Paragraph, Table, as_html, as_markdown
 from xdplab_cost.run import Cell, CostTable
 
@@ -79,8 +79,8 @@ def comma_separated(found: CostTable) -> str:
 
 
 def ktap(found: CostTable) -> str:
-    """KTAP (linux/Documentation/dev-tools/ktap.rst), which CI of the kernel reads: a test for each cell."""
-    lines = ["KTAP version 1", f"1..{len(found.cells)}"]
+    """KTAP (linux/Documentation/dev-tools/ktap.rst), which the kernel's CI reads: a test for each cell and function."""
+    lines = ["KTAP version 1", f"1..{len(found.cells) + len(found.features)}"]
     for at, cell in enumerate(found.cells, 1):
         name = f"{cell.kernel} {cell.driver} {cell.title}".replace("#", "")
         if cell.instructions is not None:
@@ -89,6 +89,12 @@ def ktap(found: CostTable) -> str:
             lines.append(f"ok {at} {name} # SKIP {cell.reason}")
         else:
             lines += [f"# {cell.reason}", f"not ok {at} {name}"]
+    for at, each in enumerate(found.features, len(found.cells) + 1):
+        name, words = f"{each.kernel} {each.driver} {each.feature}".replace("#", ""), f"{each.found}: {each.detail}"
+        if each.broken:
+            lines += [f"# {words}", f"not ok {at} {name}"]
+        else:
+            lines.append(f"ok {at} {name}{'' if each.found in WORKING else f' # SKIP {words}'}")
     return "\n".join(lines) + "\n"
 
 
@@ -155,7 +161,7 @@ def _what_works(found: CostTable) -> Iterator[Block]:
     yield Table(rows)
     details: dict[tuple[str, str, str], list[str]] = {}
     for each in found.features:
-        if each.found not in ("works", "copy") and each.detail:
+        if each.found not in WORKING and each.detail:
             details.setdefault((each.feature, each.found, each.detail), []).append(f"{each.kernel} {each.driver}")
     if details:
         yield Bullets([f"{name}: {word}: {detail} ({', '.join(at)})" for (name, word, detail), at in details.items()])

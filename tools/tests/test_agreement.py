@@ -54,7 +54,7 @@ def test_what_a_tester_adds_is_reported_apart_from_what_it_changes(results: Path
     assert (said.sentence, *said.details) == found.sentences
     page = render(record, trials)
     assert "Do fake and biased-fake agree?" in page
-    assert page.count("<figure") == 4  # the direct link, the two of the paths, the price
+    assert page.count("<figure") == 3  # the direct link, that of the paths, the price
     biased = prepared.testers[1]
     assert isinstance(biased, BiasedFake)
     assert biased.closed >= 2  # after its calibration, and whenever the other one measured

@@ -67,7 +67,7 @@ def test_details_have_what_was_seen() -> None:
         ("busy polling", ('"napi_id":0', '"napi_id":8193'), "inert", "napi_busy_loop() ran 0 times"),
         ("shared UMEM", ('"umems":[', '"umems":[{"lost":0},'), "inert", "the sockets of two ports have 2 UMEM"),
         ("frame sizes", ('"sent":100,', '"sent":0,'), "loses frames", "of 60, 252"),
-        ("multi-buffer", ('sender {"event":"done"', "xsk: no memory\nno "), "not tried", "could not be sent: no"),
+        ("multi-buffer", ('sender {"event":"done"', "xsk: no memory\nno "), "not tried", "be sent: xsk: no memory"),
         ("multi-buffer", ('"rx":100', '"rx":99'), "loses frames", "99 of 100 frames of 3000 bytes came"),
     ],
 )  # fmt: skip

@@ -52,7 +52,7 @@ def test_the_report_of_a_stored_run_is_drawn_again(run: RunFolder, capsys: pytes
     done = inline(capsys, "report", "stored")
     assert (done.code, done.out.strip()) == (0, str(run.report))
     html = run.report.read_text(encoding="utf-8")
-    assert html.count("<figure") == 3
+    assert html.count("<figure") == 2
     for words in ("OVS on AF_XDP", "native copy", "af_packet", "zero-copy: the veth driver", "top rate"):
         assert words in html
     # of three forwarders and repetitions; the default run has eight and five, and a page of at most 1 MB

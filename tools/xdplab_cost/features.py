@@ -108,9 +108,9 @@ class _Attempt:
 
     @property
     def complaint(self) -> str:
-        """The last line in words."""
-        words = [line for line in self.lines if not line.startswith(("{", "ran ", "sender "))]
-        return re.sub(r"^\S*(sh|ip|echo): ", "", words[-1]) if words else ""
+        """The first line in words: those after it are of what is taken back."""
+        words = [line for line in self.lines if not re.match(r"[{[]|ran |sender |(non)?voluntary_ctxt", line)]
+        return re.sub(r"^\S*(sh|ip|echo): ", "", words[0]) if words else ""
 
     @property
     def streams(self) -> list[Mapping[str, Any]]:

@@ -123,8 +123,8 @@ def page(found: CostTable) -> list[Block]:
     blocks: list[Block] = [
         Heading("What a forwarded frame costs: a table", 1),
         Paragraph(
-            f"Instructions per frame of 60 bytes, above the tester alone; median of {_seeds(found)} seeds "
-            f"([cost.md](cost.md)). The first row is the tester's own. Made by `{found.command}`."
+            f"Instructions per frame of 60 bytes, above the tester alone; {_seeds(found)} ([cost.md](cost.md)). "
+            f"The first row is the tester's own. Made by `{found.command}`."
         ),
         Paragraph(NOT_IN_IT),
         Table(rows),
@@ -175,8 +175,9 @@ def _where(cell: Cell, columns: Sequence[tuple[str, str]]) -> str:
     return " ".join([*here, *([cell.title] if here in columns else [])])
 
 
-def _seeds(found: CostTable) -> int:
-    return max(len(cell.seeds) for cell in found.cells)
+def _seeds(found: CostTable) -> str:
+    seeds = max(len(cell.seeds) for cell in found.cells)
+    return f"median of {seeds} seeds" if seeds > 1 else "one seed"
 
 
 def _between_kernels(found: CostTable) -> Iterator[Block]:

@@ -11,7 +11,7 @@ _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
 div { overflow-x: auto } table { border-collapse: collapse; margin: 1rem 0 }
 th, td { border: 1px solid #8886; padding: .2rem .5rem; text-align: left; vertical-align: top }
-td:not(:first-child) { font-variant-numeric: tabular-nums } code { overflow-wrap: anywhere }
+td { font-variant-numeric: tabular-nums } td:first-child { white-space: nowrap } code { overflow-wrap: anywhere }
 """
 
 

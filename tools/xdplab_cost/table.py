@@ -151,7 +151,7 @@ def _what_works(found: CostTable) -> Iterator[Block]:
     yield Heading("What works of AF_XDP")
     yield Paragraph(
         "Each function was tried with frames from one port to another of the same guest, both with that driver. "
-        "*Inert*: it is taken and changes nothing. *no flag*: the mode of a socket that asks for none."
+        "`inert`: it is taken and changes nothing. `no flag`: the mode of a socket that asks for none."
     )
     by_row: dict[tuple[str, str], dict[str, Feature]] = {}
     for each in found.features:

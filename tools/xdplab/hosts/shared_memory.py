@@ -16,5 +16,7 @@ def prefix(rundir: PurePath) -> str:
 
 def remove(host: Host, rundir: PurePath) -> list[str]:
     """Remove that of a forwarder that has ended; the paths of what was there."""
+    if not host.exists(_WHERE):
+        return []
     found = ["find", _WHERE, "-maxdepth", "1", "-name", f"{prefix(rundir)}-*"]
     return host.run([*found, "-print", "-delete"]).stdout.split()

@@ -814,6 +814,20 @@ def test_a_table_as_ktap() -> None:
     ]  # fmt: skip
 
 
+def test_what_make_ledger_asks_for_is_known() -> None:
+    dry = subprocess.run(
+        ["make", "-n", "ledger"], cwd=project_root(), capture_output=True, text=True, check=True
+    ).stdout
+    (line,) = [line for line in dry.replace("\\\n", " ").splitlines() if ".venv/bin/xdplab cost" in line]
+    words = shlex.split(line.partition("||")[0])[2:]
+    assert words[-3:] == ["--features", "--ledger", "build/ledger"]
+    kernels = [words[at + 1] for at, word in enumerate(words) if word == "--kernel"]
+    drivers = [words[at + 1] for at, word in enumerate(words) if word == "--driver"]
+    assert set(kernels) == set(PINNED)
+    assert set(drivers) == set(cells.DRIVERS)
+    assert all(cells.title_of(name) for name in words[: words.index("--kernel")])
+
+
 def test_each_command_of_the_page(
     guests: Guests, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -89,6 +89,14 @@ def test_a_kernel_without_probes_shows_no_polling() -> None:
     assert found_in(without)["busy polling"] == "not shown"
 
 
+def test_need_wakeup_is_shown_by_the_socket_without_it_only() -> None:
+    text = console("7.2-veth").replace("feature need-wakeup off end 0", "feature need-wakeup off end 2")
+    fewer = console("7.2-veth").replace('"tx_kicks":5995', '"tx_kicks":5000')
+    assert found_in(text)["need-wakeup"] == "not shown"
+    assert found_in(text.replace("feature need-wakeup off begin", "feature other begin"))["need-wakeup"] == "not shown"
+    assert found_in(fewer)["need-wakeup"] == "works"
+
+
 def test_a_guest_that_hangs_names_the_function_and_leaves_out_the_rest() -> None:
     text = console("7.2-veth")
     found = found_in(text[: text.index("feature NAPI threads end")])

@@ -14,6 +14,7 @@ import pytest
 
 from dev.own_cost import own_cost
 from xdplab_cost.cells import DRIVERS, in_guest
+from xdplab_cost.features import FEATURES, try_features
 from xdplab_cost.guest import Guest
 from xdplab_cost.kernels import PINNED, obtain
 from xdplab_cost.run import Wanted, measure
@@ -69,6 +70,15 @@ def test_our_own_tester_sends_for_far_less_than_a_socket() -> None:
     assert sent.high == pytest.approx(sent.low, rel=0.002)
     assert sent.layers["XDP"] > sent.layers["driver"] > 100
     assert sent.events["system calls"] < 0.1
+
+
+@pytest.mark.slow
+def test_what_works_of_af_xdp_on_veth() -> None:
+    """Its sockets have no NAPI id, and in copy mode need-wakeup changes nothing."""
+    made = obtain("7.2", print)
+    found = {each.feature: each.found for each in try_features(made, "7.2", "veth", print, kept=False)}
+    inert = ("need-wakeup", "busy polling", "preferred busy polling")
+    assert found == dict.fromkeys(FEATURES, "works") | {"no flag": "copy"} | dict.fromkeys(inert, "inert")
 
 
 @pytest.mark.slow

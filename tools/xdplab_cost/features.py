@@ -67,7 +67,7 @@ class Feature(Model):
 
     @property
     def broken(self) -> bool:
-        """It is taken, and frames are lost by it, or nobody is told that it is not in force."""
+        """It is accepted, and then frames are lost, the socket hangs, or it is in another mode without an error."""
         return self.found.startswith(("hangs", "stalls", "loses", "falls back"))
 
 
@@ -204,8 +204,8 @@ def _without_a_flag(attempt: _Attempt, others: Mapping[str, _Attempt]) -> Verdic
 def _needs_wakeup(attempt: _Attempt, others: Mapping[str, _Attempt]) -> Verdict:
     """The attempt is with the flag."""
     without = others.get(_NO_WAKEUP)
-    if without is None or without.wrong:
-        return "works", f"without it: {without.wrong or without.complaint if without else 'not tried'}"
+    if without is None or without.code or without.wrong:
+        return "not shown", f"without it: {without.wrong or without.complaint if without else 'not tried'}"
     seen = f"{attempt.calls} calls that wake the kernel with it, {without.calls} without"
     return ("works" if attempt.calls <= _FEWER * without.calls else "inert"), seen
 
@@ -375,12 +375,12 @@ def _console(
     return output.console, today
 
 
-_BLOCK = re.compile(r"^feature (?P<name>[^\n]+) begin\n(?P<said>.*?)^feature (?P=name) end (?P<code>\S+)$", re.M | re.S)
+_BLOCK = re.compile(r"^feature (?P<name>[^\n]+) begin\n(?P<text>.*?)^feature (?P=name) end (?P<code>\S+)$", re.M | re.S)
 
 
 def judged(console: str) -> Iterator[tuple[str, str, str]]:
     """(function, word, what was seen) of each, in the order of the table."""
-    attempts = {each["name"]: _attempt(each["said"], each["code"]) for each in _BLOCK.finditer(console)}
+    attempts = {each["name"]: _attempt(each["text"], each["code"]) for each in _BLOCK.finditer(console)}
     begun = re.findall(r"^feature ([^\n]+) begin$", console, re.MULTILINE)
     for each in _tries(0):
         if each.name not in FEATURES:

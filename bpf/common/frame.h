@@ -39,6 +39,26 @@ static __always_inline __s64 gen_write_addresses(const struct gen_stream *s,
 	return flow;
 }
 
+/* Write what is behind the headers; its end is that of the frame. */
+static __always_inline void gen_write_request(const struct gen_stream *s,
+					      __u8 *data, __u8 *end)
+{
+	__u8 *to = data + (s->request_off & 127);
+	__u32 at, i;
+
+	for (at = 0; at < GEN_REQUEST; at += 8, to += 8) {
+		if (at + 8 > s->request_len || to + 8 > end)
+			break;
+		trailer_at(__u64, to, 0) =
+			trailer_at(const __u64, s->request, at);
+	}
+	for (i = 0; i < 7; i++, at++, to++) {
+		if (at >= s->request_len || to + 1 > end)
+			break;
+		*to = s->request[at & (GEN_REQUEST - 1)];
+	}
+}
+
 /*
  * Write the frame of @s up to its trailer.  The kernel does not reset the
  * contents of a recycled frame: everything a switch may change, and what
@@ -78,6 +98,8 @@ static __always_inline __s64 gen_write_head(const struct gen_stream *s,
 		for (i = GEN_SHORT / 8; i < GEN_TEMPLATE / 8; i++)
 			to[i] = from[i];
 	}
+	if (GEN_HAS(requests) && s->request_len)
+		gen_write_request(s, data, end);
 	if (GEN_HAS(ranged) && s->ranged)
 		turn = gen_write_addresses(s, flow, data, end, &sum);
 	if (turn < 0)

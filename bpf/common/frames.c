@@ -8,6 +8,7 @@
 #include <linux/ipv6.h>
 #include <linux/udp.h>
 #include "frames.h"
+#include "stream.h"
 #include "util.h"
 
 static __u64 sum_words(const void *data, size_t bytes)
@@ -97,6 +98,22 @@ static __u64 put_ipv6(const struct stream *s, struct gen_stream *g, __u8 *p,
 	return sum_words(&ip.saddr, 32);
 }
 
+/* The sum of the request's words without the trailer, which frames have. */
+static __u64 put_request(const struct stream *s, struct gen_stream *g)
+{
+	__u8 words[GEN_REQUEST] = {};
+
+	g->trailer_off = stream_trailer_offset(s);
+	g->odd = g->trailer_off & 1;
+	g->request_off = stream_header_bytes(s);
+	g->request_len = stream_request(s, g->request);
+	if (!g->request_len)
+		return 0;
+	memcpy(words, g->request, g->request_len);
+	memset(words + s->trailer_at, 0, TRAILER_BYTES);
+	return sum_words(words, sizeof(words));
+}
+
 void frame_template(const struct stream *s, struct gen_stream *g)
 {
 	int udp_off = stream_header_bytes(s) - sizeof(struct udphdr);
@@ -109,7 +126,6 @@ void frame_template(const struct stream *s, struct gen_stream *g)
 
 	memset(g->template, 0, sizeof(g->template));
 	g->len = stream_kernel_bytes(s);
-	g->odd = g->len & 1;
 	g->udp_src_off = udp_off;
 	g->ranged = s->src_addresses > 1 || s->dst_addresses > 1;
 	g->src = stream_sources(s);
@@ -119,6 +135,7 @@ void frame_template(const struct stream *s, struct gen_stream *g)
 	sum = s->ip == 4 ? put_ipv4(s, g, ip, udp_bytes) :
 			   put_ipv6(s, g, ip, udp_bytes);
 	sum += htons(IPPROTO_UDP) + udp.len + sum_words(&udp, sizeof(udp));
+	sum += put_request(s, g);
 	sum += g->odd ? __builtin_bswap16(magic) : magic;
 	udp.check = ~csum_fold64(sum);
 	if (!udp.check)
@@ -209,6 +226,7 @@ struct gen_shape gen_shape_of(const struct stream *wanted, const int *index,
 			stream_choice(wanted, index[i]).kind != CHOICE_TURNS;
 		shape.ranged |= s->src_addresses > 1 || s->dst_addresses > 1;
 		shape.scrubs |= s->frame_bytes != wanted[index[0]].frame_bytes;
+		shape.requests |= s->request[0] != 0;
 		shape.stamped |= s->count || s->kind == STREAM_LATENCY;
 	}
 	return shape;

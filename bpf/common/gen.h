@@ -18,6 +18,7 @@
 #define GEN_TEMPLATE  72    /* longest header is 70, then zeroes */
 #define GEN_SHORT     56    /* part that fits every frame of >= 60 bytes */
 #define GEN_MAX_FRAME 16383 /* all bits */
+#define GEN_REQUEST   256   /* longest request, a power of two */
 /*
  * A frame is written up to GEN_LEAD_NS before it is due and then waits for its
  * time: in a virtual machine a poll takes 100 to 210 ns, and writing as long
@@ -111,7 +112,11 @@ struct gen_stream {
 	__u8 odd;   /* trailer at an odd offset */
 	__u8 scrubs;
 	__u16 scrub[GEN_STREAMS]; /* where shorter frames left their trailer */
+	__u16 trailer_off;
+	__u16 request_len; /* 0: zeroes between headers and trailer */
+	__u8 request_off;
 	__u8 template[GEN_TEMPLATE] __attribute__((aligned(8)));
+	__u8 request[GEN_REQUEST] __attribute__((aligned(8)));
 	/* results, by stage */
 	__u64 sent[2];
 	__u64 skipped[2];

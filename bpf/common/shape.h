@@ -16,6 +16,7 @@ struct gen_shape {
 	__u8 drawn; /* flows that do not take turns */
 	__u8 ranged;
 	__u8 scrubs;
+	__u8 requests;
 	__u8 stamped; /* somebody asks when each frame left */
 };
 

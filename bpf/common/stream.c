@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <linux/if_ether.h>
 #include "fields.h"
 #include "stream.h"
@@ -91,6 +92,13 @@ static const struct field stream_fields[] = {
 	  .help = "of choice zipf" },
 	{ AT(stream, flow_seed), .type = FIELD_INT, .max = MAX_32,
 	  .help = "of all that is drawn" },
+	{ SIZED(stream, request), .type = FIELD_STRING,
+	  .help = "UDP payload, in hex digits; default: zeroes" },
+	{ AT(stream, trailer_at), .type = FIELD_INT, .max = GEN_REQUEST,
+	  .help = "which 18 bytes of the request identify the frame" },
+	{ AT(stream, answer_at), .type = FIELD_INT, .min = -1,
+	  .max = GEN_REQUEST,
+	  .help = "where they are in the answer's payload; -1: in the same place" },
 };
 
 static const struct stream stream_defaults = {
@@ -106,6 +114,7 @@ static const struct stream stream_defaults = {
 	.flows = 1,
 	.zipf_exponent = 1,
 	.flow_seed = 1,
+	.answer_at = -1,
 };
 
 void streams_help(void)
@@ -243,6 +252,50 @@ static int check_tags(const struct stream *s, const char *where)
 	return 0;
 }
 
+/* Whether the digits of a request are those of whole bytes, and how many. */
+static int request_bytes(const struct stream *s)
+{
+	size_t digits = strlen(s->request);
+
+	if (digits % 2 ||
+	    strspn(s->request, "0123456789abcdefABCDEF") != digits)
+		return -EINVAL;
+	return digits / 2;
+}
+
+int stream_request(const struct stream *s, unsigned char *bytes)
+{
+	int count = request_bytes(s), i;
+
+	for (i = 0; i < count; i++)
+		sscanf(s->request + 2 * i, "%2hhx", &bytes[i]);
+	return count;
+}
+
+static int check_request(const struct stream *s, const char *where)
+{
+	int bytes = request_bytes(s);
+
+	if (!s->request[0])
+		return s->trailer_at || s->answer_at >= 0 ?
+			       bad_value(where, "request",
+					 "needed by trailer_at and answer_at") :
+			       0;
+	if (bytes < 0)
+		return bad_value(where, "request",
+				 "must be pairs of hex digits");
+	if (s->trailer_at + TRAILER_BYTES > bytes)
+		return bad_value(where, "trailer_at",
+				 "18 bytes of the request must be there");
+	/* the receiver at tc finds no tag in the frame */
+	if (s->vlan)
+		return bad_value(where, "request", "needs vlan null");
+	if (s->frame_bytes != stream_header_bytes(s) + bytes + ETH_FCS_LEN)
+		return bad_value(where, "frame_bytes",
+				 "must be that of headers, request and FCS");
+	return 0;
+}
+
 static int check_size(const struct stream *s, const char *where,
 		      const char *ifname, int mtu, int largest)
 {
@@ -278,5 +331,6 @@ int stream_check(const struct stream *streams, int index,
 		       check_new_flows(s, timing, where) ?:
 		       check_tags(s, where)		 ?:
 		       check_departures(s, where)	 ?:
+		       check_request(s, where)		 ?:
 		       check_size(s, where, ifname, mtu, largest);
 }

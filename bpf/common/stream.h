@@ -15,6 +15,9 @@ void streams_help(void);
  */
 int streams_read(const json_t *array, struct stream *streams);
 
+/* The bytes of a checked stream's request, at most GEN_REQUEST.  Returns their number. */
+int stream_request(const struct stream *s, unsigned char *bytes);
+
 /*
  * Check one of @count streams: addresses, and that the frame fits what its
  * port @ifname sends: @mtu, and @largest bytes without FCS.  Returns 0 or

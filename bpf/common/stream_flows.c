@@ -48,16 +48,16 @@ struct choice stream_choice(const struct stream *streams, int index)
 
 struct intact stream_intact(const struct stream *s)
 {
-	int len = stream_kernel_bytes(s);
+	int at = stream_trailer_offset(s);
 
 	return (struct intact){
-		.padding = len - stream_header_bytes(s) - TRAILER_BYTES,
+		.padding = s->request[0] ? 0 : at - stream_header_bytes(s),
 		.first_flow = s->first_flow,
 		.src = stream_sources(s),
 		.dst = stream_targets(s),
 		.ranged = s->src_addresses > 1 || s->dst_addresses > 1,
 		.udp_src = s->udp_src,
-		.odd = len & 1,
+		.odd = at & 1,
 		.any_flow = s->flow_choice == CHOICE_NEW,
 	};
 }

@@ -50,6 +50,10 @@ struct stream {
 	int flow_choice; /* enum choice_kind */
 	double zipf_exponent;
 	long long flow_seed;
+	/* what is behind the UDP header, in hex digits; "": zeroes, and the trailer at the end */
+	char request[2 * GEN_REQUEST + 1];
+	long long trailer_at; /* in the request */
+	long long answer_at;  /* in its answer; -1: in the same place */
 };
 
 /* When streams run, and how they keep to their schedule. */
@@ -73,6 +77,22 @@ static inline int stream_header_bytes(const struct stream *s)
 static inline int stream_kernel_bytes(const struct stream *s)
 {
 	return s->frame_bytes - 4;
+}
+
+static inline int stream_trailer_offset(const struct stream *s)
+{
+	if (s->request[0])
+		return stream_header_bytes(s) + s->trailer_at;
+	return stream_kernel_bytes(s) - TRAILER_BYTES;
+}
+
+/* Where it is in frames that come back; 0: at their end. */
+static inline int stream_answer_offset(const struct stream *s)
+{
+	if (!s->request[0])
+		return 0;
+	return stream_header_bytes(s) +
+	       (s->answer_at < 0 ? s->trailer_at : s->answer_at);
 }
 
 /* Entries that the choice among a stream's flows has in a table. */

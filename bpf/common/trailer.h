@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The last 18 bytes of every frame, all fields in network byte order:
+ * The last 18 bytes of every frame, or those of a request that its answer
+ * repeats, all fields in network byte order:
  *
  *   offset  size  field
  *   0       2     magic        0x78d7

@@ -26,8 +26,7 @@ __u64 user_write(const struct gen_stream *g,
 	f->len = g->len;
 	while (!left || left < due)
 		left = now_ns();
-	gen_write_trailer(f->data + g->len - TRAILER_BYTES, sum, id_word, seq,
-			  left);
+	gen_write_trailer(f->data + g->trailer_off, sum, id_word, seq, left);
 	return left;
 }
 

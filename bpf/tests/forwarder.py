@@ -11,6 +11,8 @@ drop, duplicate: lists; swap: sequences sent after their successor; delay:
 {sequence: seconds}; forge: {sequence: other}, after the frame a copy of it
 with another sequence; flip: {sequence: bit}, counted from the frame's end;
 capture: number of trial frames per stream to return; added_bytes: as many zeroes go in front of each frame.
+trailer_at: where in the frame its trailer is, by default at the end; answer: each frame becomes an answer, with so
+many bytes in front of its trailer and ten more at the end.
 """
 
 import heapq
@@ -68,6 +70,7 @@ class Forwarder:
         self.flip = {int(k): v for k, v in plan.get("flip", {}).items()}
         self.capture = plan.get("capture", 0)
         self.added = bytes(plan.get("added_bytes", 0))
+        self.at, self.answer = plan.get("trailer_at"), plan.get("answer")
         self.captured = {}
         self.counts = {"forwarded": 0, "trial": 0}
         self.held = {}
@@ -81,8 +84,14 @@ class Forwarder:
             except (BlockingIOError, OSError):
                 time.sleep(0.0001)
 
+    def answer_to(self, frame, at):
+        if self.answer is None:
+            return frame
+        return frame[:42] + bytes(self.answer) + frame[at : at + TRAILER.size] + bytes(10)
+
     def handle(self, out, frame):
-        magic, stream, epoch, seq, ns, check = TRAILER.unpack(frame[-TRAILER.size :])
+        at = len(frame) - TRAILER.size if self.at is None else self.at
+        magic, stream, epoch, seq, ns, check = TRAILER.unpack(frame[at : at + TRAILER.size])
         if magic != MAGIC or not epoch & 1:
             self.send(out, frame)
             return
@@ -100,6 +109,7 @@ class Forwarder:
             return
         if seq in self.flip:
             frame = flipped(frame, self.flip[seq])
+        frame = self.answer_to(frame, at)
         self.send(out, frame)
         if seq in self.plan["duplicate"]:
             self.send(out, frame)

@@ -53,10 +53,12 @@ def xdpgen_configurations(net):
     )  # fmt: skip
     six = stream(id=5, ip=6, src_ip="fd00::1", dst_ip="fd00::2", frame_bytes=256, start_ns=1000, count=5, tx_cpu=0)
     fast = stream(id=15, kind="load", pps=None, added_bytes=50)
+    asking = stream(id=4, request="00" * 30, trailer_at=7, answer_at=9, frame_bytes=76)
     new = stream(id=1, flow_choice="new", flows=4000, departures="paced", burst=3)
     return [
         config(ports, stream()),
         config(ports, drawn, six, fast, flow_figures=True, batch=8, late_ns=5, stall_ns=9, sender="live"),
+        config(ports, asking),
         config(ports, new, stream(id=2, departures="poisson"), drain_idle_s=0.1, sender="xsk"),
     ]
 

@@ -96,6 +96,9 @@ static int check_stream(struct config *cfg, int index)
 	if (cfg->flow_figures && stream_known_flows(s) > MAX_FLOW_FIGURES)
 		return bad_value(where, "flows",
 				 "10000 at the most with flow_figures");
+	if (stream_answer_offset(s) != stream_answer_offset(&cfg->streams[0]))
+		return bad_value(where, "request",
+				 "all streams must have it at one place");
 	port = &cfg->ports[s->tx_port];
 	return stream_check(
 		cfg->streams, index, &cfg->timing, port->ifname, port->mtu,

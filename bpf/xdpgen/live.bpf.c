@@ -238,7 +238,7 @@ int live_send(struct xdp_md *ctx)
 	data = (__u8 *)(long)ctx->data;
 	sum = gen_write_head(s, s->first_flow + next_flow(s), data,
 			     (__u8 *)(long)ctx->data_end);
-	trailer = data + ((s->len - TRAILER_BYTES) & GEN_MAX_FRAME);
+	trailer = data + (s->trailer_off & GEN_MAX_FRAME);
 	if (sum < 0 || trailer + TRAILER_BYTES > (__u8 *)(long)ctx->data_end) {
 		gen.errors++;
 		return XDP_DROP;

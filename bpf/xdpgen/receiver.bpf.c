@@ -31,7 +31,8 @@ const volatile __u8 rx_serial;	  /* frames arrive on one CPU at a time */
 const volatile __u8 rx_preempted; /* one frame by another of the same CPU */
 const volatile __u8 rx_by_flow;	  /* count each flow by itself, too */
 
-const volatile __u8 rx_draws; /* flows of a stream do not take turns */
+const volatile __u8 rx_draws;	    /* flows of a stream do not take turns */
+const volatile __u16 rx_trailer_at; /* of answers; 0: at the end */
 
 struct rx_trial trial;
 struct rx_near near[GEN_STREAMS];
@@ -253,7 +254,14 @@ static __always_inline int is_ours(const __u8 *trailer)
 
 static __always_inline int is_length(const struct rx_stream *s, __u32 len)
 {
-	return arrival_is_length(len, s->len, s->tag_bytes, s->added_bytes);
+	return rx_trailer_at ||
+	       arrival_is_length(len, s->len, s->tag_bytes, s->added_bytes);
+}
+
+/* Where the trailer of a frame of @len bytes begins. */
+static __always_inline __u32 trailer_offset(__u32 len)
+{
+	return rx_trailer_at ? rx_trailer_at : len - TRAILER_BYTES;
 }
 
 /* Load frames do not pay for the clock, nor for being looked at: a throughput
@@ -385,7 +393,7 @@ int receive_xdp(struct xdp_md *ctx)
 	__u8 *data = (__u8 *)(long)ctx->data;
 	__u8 *end = (__u8 *)(long)ctx->data_end;
 	__u32 len = end - data;
-	__u8 *trailer = data + ((len - TRAILER_BYTES) & GEN_MAX_FRAME);
+	__u8 *trailer = data + (trailer_offset(len) & GEN_MAX_FRAME);
 	const struct rx_stream *s;
 	__u64 now;
 
@@ -423,7 +431,7 @@ int receive_xdp_frags(struct xdp_md *ctx)
 	__u64 now;
 
 	if (data + ETH_ZLEN > end ||
-	    bpf_xdp_load_bytes(ctx, len - TRAILER_BYTES, trailer,
+	    bpf_xdp_load_bytes(ctx, trailer_offset(len), trailer,
 			       TRAILER_BYTES))
 		goto other;
 	if (!is_ours(trailer))
@@ -454,7 +462,7 @@ int receive_tc(struct __sk_buff *skb)
 	__u64 now;
 
 	if (skb->len < ETH_ZLEN - VLAN_BYTES ||
-	    bpf_skb_load_bytes(skb, skb->len - TRAILER_BYTES, trailer,
+	    bpf_skb_load_bytes(skb, trailer_offset(skb->len), trailer,
 			       TRAILER_BYTES))
 		goto other;
 	if (!is_ours(trailer))

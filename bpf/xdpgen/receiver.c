@@ -93,6 +93,7 @@ static int load(struct receiver *r)
 	skel->rodata->rx_preempted = !skel->rodata->rx_serial && is_realtime();
 	skel->rodata->rx_by_flow = r->by_flow;
 	skel->rodata->rx_draws = r->draws;
+	skel->rodata->rx_trailer_at = r->trailer_at;
 	err = bpf_map__set_max_entries(skel->maps.window, r->room.slots * WINDOW_WORDS) ?:
 		      bpf_map__set_max_entries(skel->maps.next_expected, r->room.flows) ?:
 		      bpf_map__set_max_entries(skel->maps.by_flow, r->by_flow ? r->room.flows : 1) ?:
@@ -213,7 +214,8 @@ static bool fits(const struct receiver *r, const struct config *cfg)
 	       r->wanted.flows <= r->room.flows &&
 	       r->wanted.histograms <= r->room.histograms &&
 	       r->wanted.choices <= r->room.choices &&
-	       r->by_flow == cfg->flow_figures && r->draws == any_draws(cfg);
+	       r->by_flow == cfg->flow_figures && r->draws == any_draws(cfg) &&
+	       r->trailer_at == stream_answer_offset(&cfg->streams[0]);
 }
 
 void receiver_detach(struct receiver *r)
@@ -247,6 +249,7 @@ static int prepare(struct receiver *r, const struct config *cfg, __u8 epoch)
 		unload(r);
 	r->by_flow = cfg->flow_figures;
 	r->draws = any_draws(cfg);
+	r->trailer_at = stream_answer_offset(&cfg->streams[0]);
 	err = r->skel ? forget(r) : load_anew(r);
 	if (err)
 		return err;

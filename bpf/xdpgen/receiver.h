@@ -41,6 +41,7 @@ struct receiver {
 	struct rx_room room;   /* in the maps */
 	bool by_flow;
 	bool draws;
+	int trailer_at; /* of requests, 0: at the end */
 	int cpus;
 };
 

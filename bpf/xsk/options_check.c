@@ -203,6 +203,8 @@ static int check_stream(const struct options *o, int index)
 		return bad_value(where, "rx_port", "no such port");
 	if (s->tx_cpu != NO_CPU)
 		return bad_value(where, "tx_cpu", "is of xdpgen; here cpus");
+	if (s->request[0])
+		return bad_value(where, "request", "is of xdpgen");
 	if (o->role != ROLE_PROBE && s->pps)
 		return bad_value(
 			where, "pps",

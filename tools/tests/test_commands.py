@@ -45,7 +45,7 @@ SYSTEM = {
     "go",
 }
 #: What a reader makes of a page before, and what stands for something of his own.
-THEIRS = re.compile(r"(lab|mine|hop|sink|acme-\w+)\.(yaml|dat)|/tmp/lab/.*|[A-Z][A-Z_/.-]*|\.\.\.")
+THEIRS = re.compile(r"(lab|mine|hop|sink|dns|acme-\w+)\.(yaml|dat)|/tmp/lab/.*|[A-Z][A-Z_/.-]*|\.\.\.")
 ENDS = re.compile(r"\s{2,}#.*|\s+#\s.*")
 
 

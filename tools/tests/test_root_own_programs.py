@@ -83,7 +83,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     blocks = dict(
         re.findall(r"^`([\w.]+)`.*?:\n\n```\w+\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     )
-    assert list(blocks) == ["forward.bpf.c", "hop.c", "hop.yaml", "sink.yaml"]
+    assert list(blocks) == ["forward.bpf.c", "hop.c", "hop.yaml", "sink.yaml", "dns.yaml"]
     assert blocks["forward.bpf.c"].count("\n") <= 20
     hop = folder / "hop.c"
     hop.write_text(blocks["hop.c"], encoding="utf-8")
@@ -246,6 +246,32 @@ def test_the_page_s_sink_is_a_study(files: dict[str, str], lab: Lab, tmp_path: P
     refused = lab.xdplab("run", path, "--dry-run", *allow[:2], "--testbed", lab.testbed)
     assert refused.code == 2
     assert "counter=cat would be started as root" in refused.err
+
+
+def test_the_page_s_server_answers_other_bytes_than_it_was_asked_with(lab: Lab, tmp_path: Path) -> None:
+    """One that sends nothing back has its reason, and a tester that sends no requests is refused."""
+    page = PAGE.read_text(encoding="utf-8")
+    (text,) = re.findall(r"^`dns.yaml`:\n\n```yaml\n(.*?)```", page, re.DOTALL | re.MULTILINE)
+    source, program, path = PAGE.parent / "samples" / "dns.c", tmp_path / "dns", tmp_path / "dns.yaml"
+    subprocess.run(["cc", "-O2", source, "-o", program, "-lxdp", "-lbpf"], check=True)
+    path.write_text(text.replace("./dns", str(program)), encoding="utf-8")
+    few = ["--set", "repetitions=1", "--set", "method.duration_s=0.1", "--testbed", lab.testbed]
+    done = lab.xdplab("run", path, "--allow-program", program, *few)
+    assert done.code == 0, done.err
+    rows = {row["forwarder"]: row for row in lab.rows()}
+    assert [rows[name]["status"] for name in ("dns", "xsk")] == ["ok", "ok"]
+    assert {row["frame_bytes"] for row in rows.values()} == {90}
+    assert rows["dns"]["samples"] > 100
+
+    path.write_text(text.replace("./dns", str(program)).replace("}}", ", ready_s: 1}}"), encoding="utf-8")
+    done = lab.xdplab("run", path, "--allow-program", program, *few, "--set", "traffic.udp_port=54")
+    rows = {row["forwarder"]: row for row in lab.rows()}
+    assert (done.code, rows["dns"]["status"], rows["xsk"]["status"]) == (1, "failed", "ok"), done.err
+    assert "no frame came through" in rows["dns"]["reason"]
+
+    done = lab.xdplab("run", path, "--allow-program", program, *few, "--set", "tester=xsk")
+    assert (done.code, "traffic.request: tester xsk sends none; xdpgen does" in done.err) == (2, True), done.err
+    lab.assert_nothing_left()
 
 
 @pytest.mark.slow

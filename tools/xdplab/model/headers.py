@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the frames of a profile, and of its streams, carry in their headers, and which flow each is of."""
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from xdplab.model.base import Model
 
@@ -12,6 +13,12 @@ PORTS = 65_536 - 10_000
 #: `paced`: evenly spaced; `poisson`: gaps are exponential, and drawn as flows are, from the same seed; `burst:N`: N
 #: frames are due together, at N times the interval.
 Departures = Annotated[str, Field(pattern=r"^(paced|poisson|burst:([2-9]|[1-9][0-9]{1,3}))$")]
+
+
+#: Bytes of a frame that identify it (bpf/common/trailer.h), and what stands for them in `request`.
+IDENTITY_BYTES, IDENTITY = 18, "{id}"
+#: Longest request (`GEN_REQUEST` of bpf/common/gen.h).
+REQUEST_BYTES = 256
 
 
 class FlowSpec(Model):
@@ -48,6 +55,13 @@ class FlowSpec(Model):
     dscp: int = Field(default=0, ge=0, le=63)
     #: Version of IP.
     ip: Literal[4, 6] = 4
+    #: UDP payload of each frame, in hex digits; `{id}` in it are the 18 bytes by which the tester knows a frame, which
+    #: the answer to it must repeat. None: zeros, with these 18 bytes at the end.
+    request: str | None = None
+    #: UDP port that requests go to; None: 20000.
+    udp_port: int | None = Field(default=None, ge=1, le=65535)
+    #: Where in the answer's payload they are; None: where they are in the request.
+    answer_at: int | None = Field(default=None, ge=0, le=REQUEST_BYTES)
 
     def flows_left(self, pairs: int) -> int:
         """Flows that so many pairs of addresses have next to these, with ports behind theirs."""
@@ -57,6 +71,29 @@ class FlowSpec(Model):
     def tag_bytes(self) -> int:
         """Length of the tags."""
         return 4 * ((self.vlan is not None) + (self.outer_vlan is not None))
+
+    @property
+    def request_at(self) -> int | None:
+        """Where the identity begins in the request, in bytes."""
+        return None if self.request is None else self.request.index(IDENTITY) // 2
+
+    @property
+    def request_hex(self) -> str:
+        """The payload with zeros for the identity; empty where there is no request."""
+        return "" if self.request is None else self.request.replace(IDENTITY, "00" * IDENTITY_BYTES)
+
+    @field_validator("request")
+    @classmethod
+    def _bytes_and_identity(cls, given: str | None) -> str | None:
+        if given is None:
+            return None
+        text = "".join(given.split()).lower()
+        if not re.fullmatch(r"([0-9a-f]{2})*\{id\}([0-9a-f]{2})*", text):
+            raise ValueError("request: must be pairs of hex digits with one {id} between two of them")
+        size = (len(text) - len(IDENTITY)) // 2 + IDENTITY_BYTES
+        if size > REQUEST_BYTES:
+            raise ValueError(f"request: {size} bytes, of which {{id}} has {IDENTITY_BYTES}: at most {REQUEST_BYTES}")
+        return text
 
     @property
     def headers(self) -> dict[str, object]:
@@ -83,4 +120,8 @@ class FlowSpec(Model):
             raise ValueError("flow_seed needs flow_choice: uniform or zipf; round-robin draws nothing")
         if self.vlan is None and (self.outer_vlan is not None or self.pcp or self.dei):
             raise ValueError("outer_vlan, pcp and dei need a tag: give vlan")
+        if self.request is None and (self.answer_at is not None or self.udp_port is not None):
+            raise ValueError("answer_at and udp_port need request")
+        if self.request is not None and self.vlan is not None:
+            raise ValueError("request: frames with a VLAN tag cannot have one; leave vlan out")
         return self

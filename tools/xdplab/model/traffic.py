@@ -20,6 +20,8 @@ Rate = Annotated[
 ]
 #: Sizes and shares of the simple IMIX that FD.io CSIT and TRex use (7 : 4 : 1); every size counts the FCS.
 IMIX: dict[int, float] = {64: 7 / 12, 570: 4 / 12, 1518: 1 / 12}
+#: Ethernet, IP, by its version, and UDP; and the check sequence of a frame.
+_HEADER_BYTES, _FCS_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}, 4
 
 
 class TrafficSpec(FlowSpec):
@@ -47,6 +49,16 @@ class TrafficSpec(FlowSpec):
     address_pairs: int = Field(default=1, ge=1, le=4)
     #: Whether both directions are loaded.
     bidirectional: bool = False
+
+    @model_validator(mode="after")
+    def _size_of_request(self) -> "TrafficSpec":
+        if self.request is None:
+            return self
+        size = _HEADER_BYTES[self.ip] + len(self.request_hex) // 2 + _FCS_BYTES
+        if self.frame_bytes not in (64, size):
+            raise ValueError(f"frame_bytes: with this request frames have {size} bytes; leave it out")
+        object.__setattr__(self, "frame_bytes", size)
+        return self
 
     @property
     def sizes(self) -> dict[int, float]:

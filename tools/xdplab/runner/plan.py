@@ -149,6 +149,8 @@ def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
     """Each chosen combination on each path, at each frame size and load; and how many constraints left out."""
     designed = design(study)
     sizes = study.frame_bytes or (study.traffic.frame_bytes,)
+    if study.frame_bytes and study.traffic.request is not None:
+        raise InputError(f"study {study.name}: frame_bytes: frames have the size of traffic.request; leave it out")
     points, forwarders = [], study.all_forwarders
     chosen, testers = designed.chosen, study.testers or ("",)
     several = itertools.product(study.path, sizes, _loads(study), study.pipeline, chosen, testers)
@@ -323,5 +325,7 @@ def _check_frame(point: Point, method: Method[Any], testbed: TestbedSpec, tester
             "load where a recovery is measured), "
             f"{MAX_STREAMS} are possible"
         )
+    if traffic.request is not None and not tester.sends_requests:
+        raise InputError(f"traffic.request: tester {tester.name} sends none; xdpgen does")
     if traffic.bidirectional and point.path != "through":
         raise InputError(f"traffic.bidirectional: not on path {point.path}: its frames come back by themselves")

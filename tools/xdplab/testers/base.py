@@ -91,6 +91,8 @@ class Tester(ABC):
     closed_loop: ClassVar[bool] = False
     #: True when it recognises its frames inside others (`TesterPorts.added_bytes`).
     knows_tunnelled: ClassVar[bool] = False
+    #: True when frames can have a payload of the user's, with their identity inside (`request` of the traffic).
+    sends_requests: ClassVar[bool] = False
     #: True when it can have cards without the kernel (`trex` of a port in the testbed file).
     owns_cards: ClassVar[bool] = False
     #: True when more than one CPU sends for a port (`senders` of the testbed file).

@@ -31,14 +31,15 @@ def headers_of(stream: StreamSpec, ports: TesterPorts) -> Headers:
     if rules is not None:
         met = Range(rules.count, rules.next, rules.step)
         sources, targets = (met, targets) if rules.of == "source" else (sources, met)
+    port = stream.udp_port or _UDP_DST
     router = ports.routers[not forward] if ports.routers else None
     return Headers(
         src_mac=source.mac,
         dst_mac=router or target.mac,
         src_ip=source.address or src_ip,
         dst_ip=target.address or dst_ip,
-        udp_src=_UDP_DST if answers else _UDP_SRC,
-        udp_dst=_UDP_SRC if answers else _UDP_DST,
+        udp_src=port if answers else _UDP_SRC,
+        udp_dst=_UDP_SRC if answers else port,
         ip=stream.ip,
         vlan=stream.vlan,
         outer_vlan=stream.outer_vlan,

@@ -97,6 +97,9 @@ def _beside(stream: StreamSpec, headers: Headers, ports: TesterPorts) -> dict[st
         "flow_choice": (stream.flow_choice, "round-robin"),
         "zipf_exponent": (1.0 if stream.zipf_exponent is None else stream.zipf_exponent, 1.0),
         "flow_seed": (stream.flow_seed, 1),
+        "request": (stream.request_hex, ""),
+        "trailer_at": (stream.request_at, None),
+        "answer_at": (stream.answer_at, None),
     }
     return {name: value for name, (value, default) in asked.items() if value != default}
 

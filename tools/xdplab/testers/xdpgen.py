@@ -58,6 +58,7 @@ class Xdpgen(Tester):
     rx_programs: ClassVar[tuple[str, ...]] = ("tc", "xdp")
     knows_tunnelled: ClassVar[bool] = True
     several_senders: ClassVar[bool] = True
+    sends_requests: ClassVar[bool] = True
     largest_frame: ClassVar[int] = 9724
     options_model: ClassVar[type[Model]] = XdpgenOptions
 

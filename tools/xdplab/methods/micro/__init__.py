@@ -127,7 +127,7 @@ class Micro(CountingMethod[MicroSpec]):
             asked = TrialSpec(streams=(), duration_s=spec.duration_s, warmup_s=spec.warmup_s)
             session.measure_by(asked, lambda: self._sent(session))
             return
-        flood = StreamSpec(kind="load", pps=None, frame_bytes=traffic.smallest)
+        flood = StreamSpec(kind="load", pps=None, frame_bytes=traffic.smallest, **traffic.headers)
         # what the tester counts, it can tell from the warm-up itself: no second process of it
         warmup_s = spec.warmup_s if workload == "l2fwd" else 0.0
         asked = TrialSpec(streams=(flood,), duration_s=spec.duration_s, warmup_s=warmup_s, drain_s=DRAIN_S)

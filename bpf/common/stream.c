@@ -98,7 +98,7 @@ static const struct field stream_fields[] = {
 	  .help = "which 18 bytes of the request identify the frame" },
 	{ AT(stream, answer_at), .type = FIELD_INT, .min = -1,
 	  .max = GEN_REQUEST,
-	  .help = "where they are in the answer's payload; -1: in the same place" },
+	  .help = "where the answer has them; -1: in the same place" },
 };
 
 static const struct stream stream_defaults = {
@@ -287,9 +287,10 @@ static int check_request(const struct stream *s, const char *where)
 	if (s->trailer_at + TRAILER_BYTES > bytes)
 		return bad_value(where, "trailer_at",
 				 "18 bytes of the request must be there");
-	/* the receiver at tc finds no tag in the frame */
-	if (s->vlan)
-		return bad_value(where, "request", "needs vlan null");
+	/* the trailer is looked for at one distance from a frame's begin */
+	if (s->vlan || s->added_bytes)
+		return bad_value(where, "request",
+				 "needs vlan null and added_bytes 0");
 	if (s->frame_bytes != stream_header_bytes(s) + bytes + ETH_FCS_LEN)
 		return bad_value(where, "frame_bytes",
 				 "must be that of headers, request and FCS");

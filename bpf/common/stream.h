@@ -15,7 +15,7 @@ void streams_help(void);
  */
 int streams_read(const json_t *array, struct stream *streams);
 
-/* The bytes of a checked stream's request, at most GEN_REQUEST.  Returns their number. */
+/* The bytes of a checked stream's request.  Returns their number. */
 int stream_request(const struct stream *s, unsigned char *bytes);
 
 /*

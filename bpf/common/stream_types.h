@@ -50,7 +50,7 @@ struct stream {
 	int flow_choice; /* enum choice_kind */
 	double zipf_exponent;
 	long long flow_seed;
-	/* what is behind the UDP header, in hex digits; "": zeroes, and the trailer at the end */
+	/* the UDP payload in hex digits; "": zeroes and then the trailer */
 	char request[2 * GEN_REQUEST + 1];
 	long long trailer_at; /* in the request */
 	long long answer_at;  /* in its answer; -1: in the same place */

@@ -65,9 +65,16 @@ def test_answers_are_known_by_what_they_repeat(middle, tmp_path, receiver):
 
 def test_an_answer_that_has_it_elsewhere_is_none(middle, tmp_path):
     ports = [middle.port("a0"), middle.port("c0")]
-    with middle.forwarder(tmp_path, trailer_at=42 + AT, answer=29):
+    with middle.forwarder(tmp_path, trailer_at=42 + AT, answer=29) as report:
         one = only(xdpgen(config(ports, request())))
-    assert one["received"] == 0
+    assert (one["sent"], report["forwarded"], one["received"]) == (FRAMES, FRAMES, 0)
+
+
+def test_all_streams_have_it_at_one_place(middle):
+    ports = [middle.port("a0"), middle.port("c0")]
+    assert "at one place" in xdpgen(config(ports, request(), stream(id=1)), expect=2)
+    assert "at one place" in xdpgen(config(ports, request(), request(id=1, answer_at=20)), expect=2)
+    assert xdpgen(config(ports, request(), request(id=1, answer_at=AT)), "--check") is None
 
 
 ASK = """

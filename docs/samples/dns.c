@@ -32,7 +32,7 @@ static unsigned int answer(struct packet *p, unsigned int bytes)
 	unsigned char mac[ETH_ALEN];
 	__be32 address = p->ip.saddr;
 
-	if (bytes < sizeof(*p) + HEADER || p->eth.h_proto != htons(ETH_P_IP) || p->ip.ihl != 5 ||
+	if (bytes < sizeof(*p) + HEADER || bytes > SIZE / 2 || p->eth.h_proto != htons(ETH_P_IP) || p->ip.ihl != 5 ||
 	    p->ip.protocol != IPPROTO_UDP || p->udp.dest != htons(53))
 		return 0;
 	size = bytes - sizeof(*p);
@@ -95,11 +95,10 @@ int main(int argc, char **argv)
 			struct xdp_desc desc = *xsk_ring_cons__rx_desc(&rx, from + i);
 
 			desc.len = answer(xsk_umem__get_data(area, desc.addr), desc.len);
-			if (!desc.len) {
+			if (!desc.len || !xsk_ring_prod__reserve(&tx, 1, &to)) {
 				give(desc.addr);
 				continue;
 			}
-			xsk_ring_prod__reserve(&tx, 1, &to);
 			*xsk_ring_prod__tx_desc(&tx, to) = desc;
 			answers++;
 		}

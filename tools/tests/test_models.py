@@ -57,7 +57,7 @@ from xdplab.testbed import usable_cpus
         ({"traffic": {"request": "00{id}0"}}, "traffic.request", "pairs of hex digits with one {id}"),
         ({"traffic": {"request": "00{id}{id}"}}, "traffic.request", "pairs of hex digits with one {id}"),
         ({"traffic": {"request": "00" * 239 + "{id}"}}, "traffic.request", "257 bytes"),
-        ({"traffic": {"request": "{id}", "frame_bytes": 128}}, "traffic", "with this request frames have 64 bytes"),
+        ({"traffic": {"request": "{id}", "frame_bytes": 128}}, "traffic", "frames with this request have 64 bytes"),
         ({"traffic": {"request": "{id}", "vlan": 3}}, "traffic", "leave vlan out"),
         ({"traffic": {"answer_at": 3}}, "traffic", "answer_at and udp_port need request"),
         ({"traffic": {"udp_port": 53}}, "traffic", "answer_at and udp_port need request"),

@@ -159,6 +159,8 @@ class Method(ABC, Generic[SpecT]):
     own_rates: ClassVar[bool] = False
     #: True where it sends the new flows of a profile.
     sends_new_flows: ClassVar[bool] = False
+    #: True where it sends the request of a profile.
+    sends_requests: ClassVar[bool] = False
     #: True where programs of its own send and receive at both ends: the study's tester is not needed.
     own_ends: ClassVar[bool] = False
     #: True where it sets or watches interfaces of the kernel, of which a port that a program's own driver has is none.

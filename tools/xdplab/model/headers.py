@@ -60,7 +60,7 @@ class FlowSpec(Model):
     request: str | None = None
     #: UDP port that requests go to; None: 20000.
     udp_port: int | None = Field(default=None, ge=1, le=65535)
-    #: Where in the answer's payload they are; None: where they are in the request.
+    #: Where the 18 bytes of `{id}` are in the answer's payload; None: where they are in the request.
     answer_at: int | None = Field(default=None, ge=0, le=REQUEST_BYTES)
 
     def flows_left(self, pairs: int) -> int:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of the points of a study, each different from the others."""
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,8 +13,12 @@ RATES = ("frame_bytes", "probe_pps", "load_pps", "load_share", "load_of_line", "
 
 
 def unusual(traffic: TrafficSpec, *but: str) -> dict[str, Any]:
-    """What of a profile is not the default."""
-    return traffic.model_dump(mode="json", exclude_defaults=True, exclude=set(but))
+    """What of a profile is not the default; its request by length and digest."""
+    found = traffic.model_dump(mode="json", exclude_defaults=True, exclude=set(but))
+    if traffic.request is not None:
+        digest = hashlib.sha256(traffic.request.encode()).hexdigest()[:8]
+        found["request"] = f"{len(traffic.request_hex) // 2} bytes, {digest}"
+    return found
 
 
 class Names:
@@ -43,5 +48,6 @@ def _settings(point: Point) -> dict[str, object]:
         "probes": traffic.probes_text,
         "load": load,
         **traffic.model_dump(mode="json", exclude=set(RATES)),
+        **unusual(traffic, *RATES),
     }
     return {**(point.forwarder.options if point.forwarder.label else {}), **point.knobs, **sent}

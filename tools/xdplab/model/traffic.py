@@ -55,8 +55,8 @@ class TrafficSpec(FlowSpec):
         if self.request is None:
             return self
         size = _HEADER_BYTES[self.ip] + len(self.request_hex) // 2 + _FCS_BYTES
-        if self.frame_bytes not in (64, size):
-            raise ValueError(f"frame_bytes: with this request frames have {size} bytes; leave it out")
+        if self.frame_bytes != size and "frame_bytes" in self.model_fields_set:
+            raise ValueError(f"frame_bytes: frames with this request have {size} bytes; give {size}, or leave it out")
         object.__setattr__(self, "frame_bytes", size)
         return self
 

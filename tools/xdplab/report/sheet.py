@@ -199,7 +199,8 @@ def _settings(record: RunRecord) -> dict[str, str]:
         "study": f"{study.name}{f' ({study.title})' if study.title else ''}",
         "method": ", ".join([study.method.name, *_words(spec)]),
         "frames": f"{', '.join(map(str, sizes))} bytes with FCS, {traffic.flows} flow{'s' * (traffic.flows > 1)}, "
-        f"{'both directions' if traffic.bidirectional else 'one direction'}",
+        f"{'both directions' if traffic.bidirectional else 'one direction'}"
+        f"{f', request {traffic.request}' if traffic.request else ''}",
         "path": ", ".join(dict.fromkeys(str(point.path) for point in record.points.values())),
         "tester": f"{', '.join(study.all_testers)}, receives by {record.rx_program}",
         "testbed": f"{record.testbed.name}, MTU {record.testbed.mtu}, queues {record.testbed.queues}",

@@ -18,7 +18,6 @@ from xdplab.testbed import Port, Testbed
 
 #: What veth counts of frames that it is given by XDP redirect, or that its program sends back (veth.c).
 _BY_XDP = re.compile(r"tx_queue_\d+_xdp_xmit(_errors)?|rx_queue_\d+_xdp_tx(_errors)?")
-_TRIAL = TrialSpec(streams=(StreamSpec(kind="load", pps=1000, frame_bytes=64),), duration_s=0.05, drain_s=0.05)
 
 
 def redirects_by_xdp(
@@ -45,7 +44,7 @@ def redirects_by_xdp(
     try:
         with suppress(XdplabError):
             forwarder.start(dut)
-            _until_through(forwarder, send)
+            _until_through(point, forwarder, send)
         return [_by_xdp(port.host, port.ifname) for port in dut.ports] != before
     finally:
         do_each(
@@ -63,10 +62,13 @@ def _detach(title: str, port: Port) -> None:
         raise XdplabError(f"{title} has left behind at {port.role}: {exc}") from None
 
 
-def _until_through(forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult]) -> None:
+def _until_through(point: Point, forwarder: Forwarder[Any], send: Callable[[TrialSpec], TrialResult]) -> None:
     """Until frames arrive, or it may be silent no longer, or has ended."""
+    headers = {**point.traffic.headers, "flows": 1}
+    some = StreamSpec(kind="load", pps=1000, frame_bytes=point.traffic.smallest, **headers)
+    trial = TrialSpec(streams=(some,), duration_s=0.05, drain_s=0.05)
     deadline = time.monotonic() + forwarder.silent_s
-    while not send(_TRIAL).received and forwarder.crashed() is None and time.monotonic() < deadline:
+    while not send(trial).received and forwarder.crashed() is None and time.monotonic() < deadline:
         continue
 
 

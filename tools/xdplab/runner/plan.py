@@ -120,6 +120,7 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
         _check_departures(point, method, tester.senders(testbed))
         _check_pipeline(point, tester)
         _check_new_flows(point, method, tester)
+        _check_request(point, method, tester)
     if len(points) * study.repetitions > MAX_REPETITIONS:
         raise InputError(
             f"study {study.name}: {len(points)} points with {study.repetitions} repetitions each are more than the "
@@ -148,20 +149,21 @@ def _round(points: Sequence[Point], seed: int, number: int) -> tuple[Repetition,
 def _points(study: StudySpec, method: Method[Any]) -> tuple[list[Point], int]:
     """Each chosen combination on each path, at each frame size and load; and how many constraints left out."""
     designed = design(study)
-    sizes = study.frame_bytes or (study.traffic.frame_bytes,)
-    if study.frame_bytes and study.traffic.request is not None:
-        raise InputError(f"study {study.name}: frame_bytes: frames have the size of traffic.request; leave it out")
+    sizes = study.frame_bytes or (None,)
     points, forwarders = [], study.all_forwarders
     chosen, testers = designed.chosen, study.testers or ("",)
     several = itertools.product(study.path, sizes, _loads(study), study.pipeline, chosen, testers)
-    for path, size, traffic, pipeline, (number, combination), tester in several:
+    for path, size, load, pipeline, (number, combination), tester in several:
+        if size is not None and load.request is not None:
+            raise InputError(f"study {study.name}: frame_bytes: frames have the size of traffic.request; leave it out")
+        traffic = load if size is None else load.model_copy(update={"frame_bytes": size})
         forwarder = _with_options(forwarders[number], combination)
         points += [
             Point(
                 forwarder=forwarder,
                 path=method.path(levels) or path,
                 knobs={name: combination[name] for name in study.knobs},
-                traffic=traffic.model_copy(update={"frame_bytes": size}),
+                traffic=traffic,
                 pipeline=pipeline,
                 levels=levels,
                 **_by(study, tester, combination),
@@ -282,6 +284,21 @@ def _check_pipeline(point: Point, tester: Tester) -> None:
             raise InputError(f"pipeline {pipeline}: {why}")
 
 
+def _check_request(point: Point, method: Method[Any], tester: Tester) -> None:
+    """It is sent, and what comes back has it where the tester looks."""
+    if point.traffic.request is None:
+        return
+    wrong = {
+        f"tester {tester.name} sends none; xdpgen does": not tester.sends_requests,
+        f"method {method.name} sends none; latency, rfc2544, changes and micro do": not method.sends_requests,
+        f"pipeline {point.pipeline}: frames with a request can be sent through cross": point.pipeline.kind != "cross",
+        "path reflect: what the far port sends back is no answer; path hairpin": point.path is Path.REFLECT,
+    }
+    for why, is_so in wrong.items():
+        if is_so:
+            raise InputError(f"traffic.request: {why}")
+
+
 def _check_new_flows(point: Point, method: Method[Any], tester: Tester) -> None:
     """They are sent, and there are enough for the longest trial."""
     traffic = point.traffic
@@ -325,7 +342,5 @@ def _check_frame(point: Point, method: Method[Any], testbed: TestbedSpec, tester
             "load where a recovery is measured), "
             f"{MAX_STREAMS} are possible"
         )
-    if traffic.request is not None and not tester.sends_requests:
-        raise InputError(f"traffic.request: tester {tester.name} sends none; xdpgen does")
     if traffic.bidirectional and point.path != "through":
         raise InputError(f"traffic.bidirectional: not on path {point.path}: its frames come back by themselves")

@@ -42,14 +42,16 @@ def _direct_ports(testbed: Testbed) -> tuple[Port, ...]:
 
 
 def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
-    """The tester's; with a pipeline that routes, frames are addressed to the forwarder."""
+    """The tester's; with a pipeline that routes, and of requests, frames are addressed to the forwarder."""
     ports = dataclasses.replace(testbed.tester_ports(point.path), added_bytes=point.pipeline.added_bytes)
     first, last = in_its_place(point.pipeline, (ports.first, ports.last))
     ports = dataclasses.replace(ports, first=first, last=last)
     if testbed.spec.external:
         return dataclasses.replace(ports, routers=make_forwarder(point.forwarder).routers)
-    if not point.pipeline.routed:
+    if not point.pipeline.routed and point.traffic.request is None:
         return ports
     b0 = testbed.ports["b0"]
     routers = (b0.mac, testbed.ports.get("b1", b0).mac)
+    if not point.pipeline.routed:
+        return dataclasses.replace(ports, routers=routers)
     return dataclasses.replace(ports, routers=routers, rules=other_rules(point.pipeline))

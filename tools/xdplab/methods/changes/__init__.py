@@ -117,6 +117,7 @@ class Changes(Method[ChangesSpec]):
     )
     side_clauses: ClassVar[tuple[str, ...]] = (WITHOUT,)
     sends_new_flows: ClassVar[bool] = True
+    sends_requests: ClassVar[bool] = True
 
     def sends_load(self, traffic: TrafficSpec) -> bool:
         return traffic.stated_load_pps is not None

@@ -85,6 +85,7 @@ class Latency(Method[LatencySpec]):
     light_clause: ClassVar[str] = LIGHT_LOAD
     closed_loop: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
+    sends_requests: ClassVar[bool] = True
     swept: ClassVar[bool] = True
 
     def sends_load(self, traffic: TrafficSpec) -> bool:

@@ -61,6 +61,7 @@ class Micro(CountingMethod[MicroSpec]):
     name: ClassVar[str] = "micro"
     spec_model: ClassVar[type[MethodSpec]] = MicroSpec
     own_rates: ClassVar[bool] = True
+    sends_requests: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (MPPS,)
     records: ClassVar[tuple[type[TrialFigures], ...]] = (RateRecord,)
     columns: ClassVar[tuple[Column, ...]] = (
@@ -105,7 +106,8 @@ class Micro(CountingMethod[MicroSpec]):
             session.prove()
             return
         super().prove(session)
-        some = StreamSpec(kind="load", pps=1000, frame_bytes=session.point.traffic.smallest)
+        traffic = session.point.traffic
+        some = StreamSpec(kind="load", pps=1000, frame_bytes=traffic.smallest, **traffic.headers)
         begin, _ = _counted(session)
         deadline = time.monotonic() + forwarder.silent_s
         for number in itertools.count():

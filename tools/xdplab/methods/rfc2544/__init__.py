@@ -60,6 +60,7 @@ class Rfc2544(Method[Rfc2544Spec]):
     spec_model: ClassVar[type[MethodSpec]] = Rfc2544Spec
     own_rates: ClassVar[bool] = True
     sends_new_flows: ClassVar[bool] = True
+    sends_requests: ClassVar[bool] = True
     figures: ClassVar[tuple[Figure, ...]] = (NDR, PDR, PER_CORE, FORWARDING_RATE, P50, P99, CPU)
     records: ClassVar[tuple[type[TrialFigures], ...]] = (
         SearchRecord,

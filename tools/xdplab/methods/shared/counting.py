@@ -69,7 +69,8 @@ def first_frames(session: Session) -> None:
     """
     if session.forwarder.ineffective() is None:
         return
-    some = StreamSpec(kind="load", pps=1000, frame_bytes=session.point.traffic.smallest)
+    traffic = session.point.traffic
+    some = StreamSpec(kind="load", pps=1000, frame_bytes=traffic.smallest, **traffic.headers)
     session.send(TrialSpec(streams=(some,), duration_s=_FIRST_S, drain_s=0.0))
     reason = session.forwarder.ineffective()
     if reason:

@@ -2,7 +2,7 @@
 /*
  * The tester of `xdplab cost`, in a guest whose clock counts instructions:
  *
- *	meter SOURCE SINK FRAMES ROUNDS FLOWS
+ *	meter SOURCE SINK FRAMES ROUNDS FLOWS BATCH
  *
  * sends bursts of FRAMES and of twice as many at SOURCE, BATCH at a time, and
  * waits after each batch until all of it has come to SINK, whose XDP program
@@ -35,7 +35,6 @@
 #include <linux/if_packet.h>
 #include "mark.h"
 
-#define BATCH 32
 #define BYTES 60
 #define PORT  4097
 /* Source port of the flows that are only learned, and upwards. */
@@ -186,7 +185,7 @@ static int wait_for(uint64_t frames)
 	return 0;
 }
 
-static int sender;
+static int sender, batch;
 static struct sockaddr_ll to;
 
 static void send_burst(int frames)
@@ -194,7 +193,7 @@ static void send_burst(int frames)
 	int i, j, n;
 
 	for (i = 0; i < frames; i += n) {
-		n = frames - i < BATCH ? frames - i : BATCH;
+		n = frames - i < batch ? frames - i : batch;
 		shared[1] = shared[0] + n;
 		for (j = 0; j < n; j++)
 			if (sendto(sender, frame, BYTES, 0, (void *)&to,
@@ -242,9 +241,11 @@ int main(int argc, char **argv)
 	struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
 	int frames, rounds, i;
 
-	if (argc != 6 || (frames = atoi(argv[3])) < 1 ||
-	    (rounds = atoi(argv[4])) < 1 || rounds > MAX_ROUNDS) {
-		fprintf(stderr, "meter SOURCE SINK FRAMES ROUNDS FLOWS\n");
+	if (argc != 7 || (frames = atoi(argv[3])) < 1 ||
+	    (rounds = atoi(argv[4])) < 1 || rounds > MAX_ROUNDS ||
+	    (batch = atoi(argv[6])) < 1) {
+		fprintf(stderr,
+			"meter SOURCE SINK FRAMES ROUNDS FLOWS BATCH\n");
 		return 2;
 	}
 	setrlimit(RLIMIT_MEMLOCK, &all);

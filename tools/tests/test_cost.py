@@ -32,6 +32,7 @@ from xdplab_cost.gate import judge_cells
 from xdplab_cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
 from xdplab_cost.kernels import PINNED
 from xdplab_cost.layers import Cost, Symbols, cost_of, layer_of, symbols_of
+from xdplab_cost.repeat import earlier_table
 from xdplab_cost.run import CostTable, Wanted, measure
 
 KERNEL = 0xFFFFFFFF81000000
@@ -260,6 +261,20 @@ def test_what_was_counted_once_is_kept(guests: Guests, monkeypatch: pytest.Monke
     monkeypatch.setattr(run, "_READ_BY", "another")
     assert measure(wanted("xdp"), lambda line: None) == first
     assert len(guests.booted) == 18
+
+
+def test_batches_of_another_length_are_other_guests(guests: Guests, tmp_path: Path) -> None:
+    """Their command says so, and a table of others is not compared with."""
+    first, other = (measure(wanted("xdp", seeds=(1,), **more), lambda line: None) for more in ({}, {"batch": 8}))
+    assert len(guests.booted) == 4
+    assert other.command == "xdplab cost xdp --kernel 6.1 --driver veth --batch 8 --seeds 1"
+    assert other.cells[1].command.endswith(" --batch 8")
+    assert "--batch" not in first.cells[1].command
+    assert "above the tester alone, in batches of 8; " in table.markdown(other)
+    stored = tmp_path / "stored.json"
+    stored.write_text(other.model_dump_json(), encoding="utf-8")
+    with pytest.raises(InputError, match=r"stored.json: its frames came in batches of 8: give --batch 8$"):
+        earlier_table(stored, wanted("xdp"))
 
 
 def test_a_cell_that_fails_takes_none_along(guests: Guests) -> None:

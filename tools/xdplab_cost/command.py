@@ -21,6 +21,9 @@ def cost(
     ] = None,
     driver: Annotated[list[str] | None, typer.Option(help="veth, igb, igb-zc or virtio (default: veth)")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="guests of each cell, each with other random numbers")] = 3,
+    batch: Annotated[
+        int, typer.Option(min=1, max=256, help="frames that are sent before they are waited for: the longest vector")
+    ] = 32,
     jobs: Annotated[int | None, typer.Option(min=1, help="guests at once (default: one for each CPU)")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="measure again what the cache has")] = False,
     measured: Annotated[
@@ -72,6 +75,7 @@ def cost(
         jobs=jobs or len(os.sched_getaffinity(0)),
         kept=not fresh,
         features=features,
+        batch=batch,
     )
     earlier = earlier_table(check, wanted) if check else None
     found = measure(wanted, lambda line: print(line, flush=True))

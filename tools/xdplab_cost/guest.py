@@ -40,6 +40,8 @@ _FORMAT = b"7"
 _MOVED_BYTES = 40_009
 #: Frames of the smaller burst, and pairs of bursts.
 FRAMES, ROUNDS = 1024, 5
+#: Frames that the tester sends before it waits for them; the ring of a veth holds 256.
+BATCH = 32
 #: A guest takes 15 to 60 s on a quiet core of 2026.
 LIMIT_S = 600.0
 _CONSOLE_TAIL = 3
@@ -166,6 +168,7 @@ class Guest:
         sink: Port whose frames are counted and dropped: b0, or a1 where nobody forwards.
         seed: Of all random numbers, and of what is where in memory.
         symbols: The kernel's symbols are printed, too.
+        batch: Frames that the tester sends before it waits for them.
     """
 
     made: "Artefact"
@@ -174,6 +177,7 @@ class Guest:
     sink: str
     seed: int
     symbols: bool = False
+    batch: int = BATCH
 
     @property
     def ports(self) -> "tuple[Card, ...]":
@@ -199,7 +203,8 @@ class Guest:
 
         cell = (
             f"DRIVER={self.driver.name} SINK={self.sink} FRAMES={self.frames} ROUNDS={ROUNDS} "
-            f"FLOWS={self.forwarder.flows} PROCESS={self.forwarder.process} SENDS={self.forwarder.frames}\n"
+            f"FLOWS={self.forwarder.flows} PROCESS={self.forwarder.process} SENDS={self.forwarder.frames} "
+            f"BATCH={self.batch}\n"
             f"card_settings() {{ {self.driver.settings}; }}\nforward() {{\n{self.forwarder.start}\n}}\n"
             f"prove() {{\n{self.forwarder.prove}\n}}\n"
         )

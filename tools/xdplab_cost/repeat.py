@@ -66,6 +66,8 @@ def earlier_table(path: Path, wanted: Wanted) -> CostTable:
         raise InputError(f"{path}: {exc.strerror}") from None
     except (UnicodeDecodeError, ValidationError):
         raise InputError(f"{path}: no table that `xdplab cost --json` of this version wrote") from None
+    if earlier.batch != wanted.batch:
+        raise InputError(f"{path}: its frames came in batches of {earlier.batch}: give --batch {earlier.batch}")
     combinations = {*product(wanted.kernels, wanted.drivers, wanted.forwarders)}
     if not any((cell.kernel, cell.driver, cell.forwarder) in combinations for cell in earlier.cells):
         raise InputError(f"{path}: it has none of these cells; its command was: {earlier.command}")

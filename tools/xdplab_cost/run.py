@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from xdplab.api import LocalHost, Model, Unsupported, __version__, cpu_model
 from xdplab_cost.cells import DRIVERS, OWN, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
 from xdplab_cost.features import Feature, try_features
-from xdplab_cost.guest import FRAMES, CellFailed, Guest, cost_folder, keep, stop_all
+from xdplab_cost.guest import BATCH, FRAMES, CellFailed, Guest, cost_folder, keep, stop_all
 from xdplab_cost.kernels import obtain
 from xdplab_cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
 
@@ -99,6 +99,8 @@ class CostTable(Model):
     version: str = __version__
     #: Frames of the smaller burst.
     frames: int = FRAMES
+    #: Frames that the tester sends before it waits for them.
+    batch: int = BATCH
     #: QEMU's package and version.
     emulator: str
     #: The CPU that emulated, which makes no difference.
@@ -130,6 +132,8 @@ class Wanted:
     kept: bool = True
     #: Whether functions of AF_XDP are tried as well, on every kernel and driver.
     features: bool = False
+    #: Frames that the tester sends before it waits for them.
+    batch: int = BATCH
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     made = {kernel: _artefact(kernel, say) for kernel in wanted.kernels}
     names = list(dict.fromkeys((TESTER, *wanted.forwarders)))
     asked = [
-        _asked(made[kernel], kernel, driver, name, wanted.seeds)
+        _asked(made[kernel], kernel, driver, name, wanted)
         for kernel in wanted.kernels for driver in wanted.drivers for name in names
     ]  # fmt: skip
     needed = {(each.kernel, each.driver) for each in asked if each.guests and (each.name != TESTER or len(names) == 1)}
@@ -177,11 +181,17 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     emulators = [_packages(each.emulator)[0] for each in made.values() if not isinstance(each, str)]
     words = [f"--kernel {kernel}" for kernel in wanted.kernels] + [f"--driver {driver}" for driver in wanted.drivers]
     seeds = [] if len(wanted.seeds) == len(Wanted.seeds) else [f"--seeds {len(wanted.seeds)}"]
+    words += _batch_words(wanted.batch)
     words += [*seeds, *(["--features"] if wanted.features else [])]
     return CostTable(
+        batch=wanted.batch,
         emulator=next(iter(emulators), ""), machine=cpu_model(LocalHost()), cells=tuple(cells), features=tuple(tried),
         command=" ".join(["xdplab cost", *map(shlex.quote, wanted.forwarders), *words]),
     )  # fmt: skip
+
+
+def _batch_words(batch: int) -> list[str]:
+    return [] if batch == BATCH else [f"--batch {batch}"]
 
 
 def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
@@ -192,7 +202,7 @@ def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
         return str(error)
 
 
-def _asked(made: "Artefact | str", kernel: str, driver_name: str, name: str, seeds: Sequence[int]) -> _Asked:
+def _asked(made: "Artefact | str", kernel: str, driver_name: str, name: str, wanted: Wanted) -> _Asked:
     driver = DRIVERS[driver_name]
     try:
         forwarder = in_guest(name, driver)
@@ -202,7 +212,9 @@ def _asked(made: "Artefact | str", kernel: str, driver_name: str, name: str, see
         return _Asked(kernel, driver_name, name, forwarder, (), made)
     reason = forwarder.unsupported(kernel, driver)
     sink = "a1" if name in OWN else "b0"
-    guests = () if reason else tuple(Guest(made, driver, forwarder, sink, seed) for seed in seeds)
+    guests = (
+        () if reason else tuple(Guest(made, driver, forwarder, sink, seed, batch=wanted.batch) for seed in wanted.seeds)
+    )
     return _Asked(kernel, driver_name, name, forwarder, guests, reason)
 
 
@@ -317,12 +329,14 @@ def _packages(folder: Path) -> list[str]:
 
 def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str]) -> Cell:
     """Of what its guests counted, and of what the tester alone takes with the same seeds."""
+    batch = asked.guests[0].batch if asked.guests else BATCH
+    words = shlex.join(["xdplab", "cost", asked.name, "--kernel", asked.kernel, "--driver", asked.driver])
     head: dict[str, Any] = {
         "kernel": asked.kernel,
         "driver": asked.driver,
         "forwarder": asked.name,
         "title": asked.forwarder.title,
-        "command": f"xdplab cost {shlex.quote(asked.name)} --kernel {asked.kernel} --driver {asked.driver}",
+        "command": " ".join([words, *_batch_words(batch)]),
     }
     if asked.reason:
         return Cell(**head, status="unsupported", reason=asked.reason)

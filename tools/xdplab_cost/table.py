@@ -10,6 +10,7 @@ from xdplab.api import forwarder_spec, spreadsheet_row
 from xdplab_cost import known
 from xdplab_cost.cells import TESTER
 from xdplab_cost.features import FEATURES, WORKING, Feature
+from xdplab_cost.guest import BATCH
 from xdplab_cost.page import Block, Bullets, Heading, Paragraph, Table, as_html, as_markdown
 from xdplab_cost.run import Cell, CostTable
 
@@ -123,7 +124,8 @@ def page(found: CostTable) -> list[Block]:
     blocks: list[Block] = [
         Heading("What a forwarded frame costs: a table", 1),
         Paragraph(
-            f"Instructions per frame of 60 bytes, above the tester alone; {_seeds(found)} ([cost.md](cost.md)). "
+            f"Instructions per frame of 60 bytes, above the tester alone{_batches(found)}; {_seeds(found)} "
+            "([cost.md](cost.md)). "
             f"The first row is the tester's own. Made by `{found.command}`."
         ),
         Paragraph(NOT_IN_IT),
@@ -167,6 +169,10 @@ def _what_works(found: CostTable) -> Iterator[Block]:
         yield Bullets([f"{name}: {word}: {detail} ({', '.join(at)})" for (name, word, detail), at in details.items()])
     days = dict.fromkeys(f"{each.date}: `{each.command}`" for each in found.features)
     yield Bullets(list(days))
+
+
+def _batches(found: CostTable) -> str:
+    return "" if found.batch == BATCH else f", in batches of {found.batch}"
 
 
 def _where(cell: Cell, columns: Sequence[tuple[str, str]]) -> str:

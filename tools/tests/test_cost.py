@@ -10,6 +10,7 @@ import shlex
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -220,9 +221,8 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
     monkeypatch.setattr(run, "versions_of", lambda name: {})
     monkeypatch.setattr(run, "in_guest", stand_in)
     monkeypatch.setattr(run, "cost_of", lambda counted, *_: counted.counts[0])
-    monkeypatch.setattr(
-        Guest, "digest", property(lambda asked: f"{asked.driver.name}-{hash(asked.forwarder.title)}-{asked.seed}")
-    )
+    parts = ("driver.name", "forwarder.title", "seed", "batch")
+    monkeypatch.setattr(Guest, "digest", property(lambda asked: "-".join(str(attrgetter(p)(asked)) for p in parts)))
     monkeypatch.setattr(Guest, "boot", lambda asked: planted.boot(asked))
     return planted
 
@@ -537,7 +537,7 @@ def test_what_this_machine_lacks_is_unsupported(name: str, said: str, monkeypatc
             "igb-zc",
             [
                 "create interface af_xdp host-if a1 name a1 num-rx-queues 1 rx-queue-size 1024 tx-queue-size 512 "
-                "no-syscall-lock zero-copy",
+                "no-syscall-lock zero-copy prog /usr/lib/x86_64-linux-gnu/bpf/xsk_def_xdp_prog.o",
                 "set interface l2 xconnect b1 a1",
                 "set interface rx-mode a1 polling",
             ],

@@ -13,9 +13,11 @@ from vpp_papi.vpp_stats import StatsSimpleList, VPPStats
 
 from dev.vpp_record import Recorder
 from xdplab.forwarders.base import mode_name
+from xdplab.forwarders.vpp import ports
 from xdplab.forwarders.vpp.control import VppControl, papi_stats
 from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.vpp.program import rendered
+from xdplab.hosts import LocalHost
 from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
 
 RECORDINGS = sorted(DATA.glob("*/*.json.xz"))
@@ -161,6 +163,30 @@ def test_what_vpp_says_afterwards_is_believed_not_what_was_asked_for(
     forwarder = forwarder_of(playback)
     with pytest.raises(error, match=words):
         forwarder.start(playback.dut(tmp_path))
+
+
+def test_zero_copy_of_igb_needs_its_xdp_program_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """VPP is asked for it in so many words: the recorded call with one field more."""
+    program = tmp_path / "xsk_def_xdp_prog.o"
+    monkeypatch.setattr(ports, "_DEFAULT_PROGRAM", (str(tmp_path / "nowhere.o"), str(program)))
+    assert ports.program_first(LocalHost(), "igb", "auto") is None
+    program.touch()
+    asked = {
+        ("igb", "auto"): str(program),
+        ("igb", "zero-copy"): str(program),
+        ("igb", "copy"): None,
+        ("veth", "auto"): None,
+    }
+    for (driver, zero_copy), found in asked.items():
+        assert ports.program_first(LocalHost(), driver, zero_copy) == found
+    monkeypatch.setattr(ports, "program_first", lambda *_: str(program))
+    playback = Playback(NEWEST / "afxdp.json.xz")
+    messages = [step["message"] for step in playback.left if step.get("message", {}).get("name") == "af_xdp_create_v3"]
+    for message in messages:
+        message["fields"]["prog"] = str(program)
+    forwarder = forwarder_of(playback)
+    forwarder.start(playback.dut(tmp_path))
+    assert len(messages) == 2
 
 
 def test_a_plugin_that_is_missing_is_named_with_its_package(tmp_path: Path) -> None:

@@ -310,7 +310,9 @@ def _vpp(asked: Any, driver: Driver) -> InGuest:
     raw = {"unix": "startup-config /lane/vpp.cli"}
     variables = {**asked.variables(dut), "rundir": "/run", "prefix": "xdplab", "raw": raw}
     config = vpp_configuration("startup.conf.j2", **variables)
-    lines, names = zip(*(asked.by_command_line(port, zero_copy=driver.zero_copy) for port in _PORTS), strict=True)
+    here = LocalHost()
+    made = [asked.by_command_line(here, port, driver.device, zero_copy=driver.zero_copy) for port in _PORTS]
+    lines, names, files = zip(*made, strict=True)
     lines += tuple(
         f"set interface {words}"
         for one, other in (names, names[::-1])
@@ -322,7 +324,7 @@ def _vpp(asked: Any, driver: Driver) -> InGuest:
         f"$bb echo {shlex.quote(chr(10).join(lines))} >/lane/vpp.cli",
         f"{{ {shlex.quote(program)} -c /run/startup.conf & }}; $bb sleep 8; $bb pidof vpp >/dev/null",
     ])  # fmt: skip
-    programs = {path: path.lstrip("/") for path in (program, *map(str, found))}
+    programs = {path: path.lstrip("/") for path in (program, *map(str, found), *files[0])}
     return InGuest(start, programs, "vpp", sockets=asked.name == "vpp-afxdp")
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The VPP forwarders: one program, three ways for frames to get in and out."""
 
+from pathlib import Path
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut, sockets_in_use
@@ -19,13 +20,30 @@ from xdplab.forwarders.vpp.options import (
 from xdplab.forwarders.vpp.process import Interface
 from xdplab.forwarders.vpp.program import numbers
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import why_no_zero_copy
+from xdplab.hosts.kernel import driver, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
 
 _NO_SYSCALL_LOCK, _MULTI_BUFFER = "AF_XDP_API_FLAGS_NO_SYSCALL_LOCK", "AF_XDP_API_FLAGS_MULTI_BUFFER"
 #: Before it the wake-up call of a receive queue failed at once, which costs with zero-copy (VPP commit 421964a8d1e).
 _WAKES_RX = (25, 10)
 _INVALID_VALUE, _NO_SOCKET = -7, -12
+#: The XDP program of libxdp that VPP attaches by default, where distributions have it.
+_DEFAULT_PROGRAM = tuple(
+    f"{folder}/bpf/xsk_def_xdp_prog.o"
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+)
+
+
+def program_first(host: Host, driver_name: str, zero_copy: str) -> str | None:
+    """The XDP program that VPP has to attach before it opens a socket; None: it may as well do so afterwards.
+
+    With its default one it does so afterwards. igb then begins anew, without chunks for its zero-copy ring and without
+    a word that it wants to be woken (`igb_xdp_setup`, Linux 7.2); VPP wakes a queue only when it has refilled it, so
+    no frame ever arrives.
+    """
+    if driver_name != "igb" or zero_copy == "copy":
+        return None
+    return next((path for path in _DEFAULT_PROGRAM if host.exists(Path(path))), None)
 
 
 def with_raw(asked: dict[str, Any], options: VppOptions, message: str) -> dict[str, Any]:
@@ -75,6 +93,9 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
         for port in dut.ports:
             try:
                 asked = {"host_if": port.ifname, "flags": wanted, **fields(options, AF_XDP)}
+                program = program_first(dut.host, driver(dut.host, port.ifname), options.zero_copy)
+                if program and "prog" not in options.raw_of(AF_XDP):
+                    asked["prog"] = program
                 reply = control.call(AF_XDP, **with_raw(asked, options, AF_XDP))
             except VppRefused as exc:
                 raise self._refusal(exc, dut.host, port.ifname) from None
@@ -87,13 +108,16 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
         if self.options.multi_buffer and "multi-buffer" not in hardware:
             raise Unsupported(f"multi_buffer: VPP took it and does not show it on {interface.name}")
 
-    def by_command_line(self, port: str, *, zero_copy: bool) -> tuple[str, str]:
-        """What makes an interface where nobody speaks the API, and its name."""
+    def by_command_line(
+        self, host: Host, port: str, driver_name: str, *, zero_copy: bool
+    ) -> tuple[str, str, list[str]]:
+        """What makes an interface where nobody speaks the API, its name, and files of `host` that VPP then reads."""
         options = self.options
         words = [f"create interface af_xdp host-if {port} name {port} num-rx-queues {options.n_rxq}"]
         words += [f"rx-queue-size {options.rx_queue_size} tx-queue-size {options.tx_queue_size} no-syscall-lock"]
         words += ["zero-copy" if zero_copy else "no-zero-copy", *(["multi-buffer"] if options.multi_buffer else [])]
-        return " ".join(words), port
+        program = program_first(host, driver_name, "zero-copy" if zero_copy else "copy")
+        return " ".join([*words, *([f"prog {program}"] if program else [])]), port, [program] if program else []
 
     def detach(self, control: VppControl, interface: Interface) -> None:
         """Close its sockets and take its XDP program off."""
@@ -150,11 +174,13 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
             indexes.append(int(reply["sw_if_index"]))
         return indexes
 
-    def by_command_line(self, port: str, *, zero_copy: bool) -> tuple[str, str]:
-        """What makes an interface where nobody speaks the API, and its name; `zero_copy` is of AF_XDP."""
+    def by_command_line(
+        self, host: Host, port: str, driver_name: str, *, zero_copy: bool
+    ) -> tuple[str, str, list[str]]:
+        """What makes an interface where nobody speaks the API, and its name; all but `port` is of AF_XDP."""
         words = ["create host-interface", *(["v2"] if self.options.tpacket == 2 else []), "name", port]
         words += [] if self.options.qdisc_bypass else ["qdisc-bypass-disable"]
-        return " ".join(words), f"host-{port}"
+        return " ".join(words), f"host-{port}", []
 
     def confirm(self, interface: Interface, hardware: str) -> None:
         if f"Linux PACKET socket interface v{self.options.tpacket}" not in hardware:

@@ -37,9 +37,8 @@ _DEFAULT_PROGRAM = tuple(
 def program_first(host: Host, driver_name: str, zero_copy: str) -> str | None:
     """The XDP program that VPP has to attach before it opens a socket; None: it may as well do so afterwards.
 
-    With its default one it does so afterwards. igb then begins anew, without chunks for its zero-copy ring and without
-    a word that it wants to be woken (`igb_xdp_setup`, Linux 7.2); VPP wakes a queue only when it has refilled it, so
-    no frame ever arrives.
+    With its default one libxdp does so afterwards. igb then begins anew, without chunks in its zero-copy ring, and wakes
+    nobody (`igb_xdp_setup` of Linux 7.2); VPP wakes a queue only when it has refilled it, so no frame ever arrives.
     """
     if driver_name != "igb" or zero_copy == "copy":
         return None

@@ -77,6 +77,7 @@ BAD = [
     ("streams.0.request", "0g" * 18, "pairs of hex digits"),
     ("streams.0.request", "00" * 18, "that of headers, request and FCS", {"streams.0.frame_bytes": 65}),
     ("streams.0.request", "00" * 18, "needs vlan null and added_bytes 0", {"streams.0.vlan": 3}),
+    ("streams.0.request", "00" * 18, "needs vlan null and added_bytes 0", {"streams.0.added_bytes": 4}),
     ("streams.0.trailer_at", 1, "18 bytes of the request", {"streams.0.request": "00" * 18}),
     ("streams.0.trailer_at", 1, "needed by trailer_at"),
     ("streams.0.answer_at", 0, "needed by trailer_at"),

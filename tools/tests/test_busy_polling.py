@@ -95,7 +95,7 @@ def test_a_micro_benchmark_sends_some_frames_first(workload: Any, asked: list[in
         ineffective=lambda: None if sent and brings else "no id",
         silent_s=5.0, crashed=lambda: None, frames_received=lambda: len(sent),
     )  # fmt: skip
-    point = SimpleNamespace(traffic=SimpleNamespace(smallest=64), levels={"workload": workload})
+    point = SimpleNamespace(traffic=SimpleNamespace(smallest=64, headers={}), levels={"workload": workload})
     session: Any = SimpleNamespace(forwarder=program, send=send, point=point)
     if asked and not brings:
         with pytest.raises(Unsupported, match="no id"):

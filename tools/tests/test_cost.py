@@ -23,6 +23,7 @@ from lab.records import point, run_record, trial
 
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
+from xdplab.forwarders.vpp import ports
 from xdplab.model import ForwarderSpec, InputError, Unsupported
 from xdplab.report.exports import gate as forms
 from xdplab.runner import Listener
@@ -537,7 +538,7 @@ def test_what_this_machine_lacks_is_unsupported(name: str, said: str, monkeypatc
             "igb-zc",
             [
                 "create interface af_xdp host-if a1 name a1 num-rx-queues 1 rx-queue-size 1024 tx-queue-size 512 "
-                "no-syscall-lock zero-copy prog /usr/lib/x86_64-linux-gnu/bpf/xsk_def_xdp_prog.o",
+                "no-syscall-lock zero-copy prog {default}",
                 "set interface l2 xconnect b1 a1",
                 "set interface rx-mode a1 polling",
             ],
@@ -564,8 +565,12 @@ def test_vpp_is_set_up_by_command_lines(
     for plugin in ("af_xdp", "af_packet"):
         (plugins / f"{plugin}_plugin.so").write_bytes(b"")
     monkeypatch.setenv("XDPLAB_VPP", str(tmp_path))
+    default = tmp_path / "xsk_def_xdp_prog.o"
+    default.write_bytes(b"")
+    monkeypatch.setattr(ports, "_DEFAULT_PROGRAM", (str(default),))
     made = cells.in_guest(name, cells.DRIVERS[driver])
-    assert [line for line in lines if line not in made.start] == []
+    assert [line for line in lines if line.format(default=default) not in made.start] == []
+    assert (str(default) in made.programs) == (driver == "igb-zc")
     assert "startup-config /lane/vpp.cli" in made.start
     assert "main-core 0" in made.start
     assert "corelist-workers" not in made.start

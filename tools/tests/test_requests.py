@@ -10,7 +10,7 @@ from lab.studies import a_testbed, study
 
 from xdplab.measure import make_method
 from xdplab.methods.shared.counting import first_frames
-from xdplab.model import InputError, Path, StreamSpec, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import InputError, Path, StreamSpec, StudySpec, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.naming import Names, unusual
 from xdplab.runner import look, make_plan
 from xdplab.runner.plan import Plan
@@ -40,6 +40,13 @@ def test_frames_have_the_size_that_the_request_gives_them() -> None:
     assert sizes == [104, 124, 65]
 
 
+def test_a_run_that_is_resumed_reads_every_key_of_its_study() -> None:
+    asked = study(**{**ASKED, "traffic": {}, "loads": [{"request": REQUEST}, {"request": REQUEST, "ip": 6}]})
+    again = StudySpec.model_validate_json(asked.model_dump_json(by_alias=True))
+    plan = make_plan(again, a_testbed("embedded"), make_tester("xdpgen"))
+    assert [each.traffic.frame_bytes for each in plan.points] == [104, 124]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -49,9 +56,10 @@ def test_frames_have_the_size_that_the_request_gives_them() -> None:
         ({"method": {"name": "stages", "rates_pps": [1000]}}, "traffic.request: method stages sends none; latency, "),
         ({"path": "through", "pipeline": "vlan"}, "traffic.request: pipeline vlan: "),
         ({"path": "reflect"}, "traffic.request: path reflect: "),
+        ({"path": "through"}, "traffic.request: path through: "),
     ],
 )
-def test_where_it_cannot_be_sent_a_line_says_so(changes: dict[str, Any], words: str) -> None:
+def test_requests_that_cannot_be_sent_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         planned(**changes)
 
@@ -86,7 +94,7 @@ def test_it_is_addressed_to_the_port_that_answers() -> None:
 
 def test_texts_have_its_length_and_a_digest() -> None:
     one, other = planned(loads=[{}, {"request": REQUEST[:-2] + "0b"}]).points
-    assert unusual(one.traffic)["request"] == "58 bytes, 85201acb"
+    assert unusual(one.traffic)["request"] == "58 bytes 85201acb"
     assert unusual(one.traffic)["request"] != unusual(other.traffic)["request"]
     names = Names([one, other])
     assert names.of(one) != names.of(other)
@@ -109,10 +117,11 @@ def test_a_program_of_the_user_s_is_looked_at_and_proven_with_it() -> None:
     program: Any = SimpleNamespace(silent_s=1.0, crashed=lambda: None, ineffective=lambda: "idle", frames_received=int)
     session: Any = SimpleNamespace(point=point, forwarder=program, send=send, measure_by=lambda _, count: count())
     method = make_method(study(method={"name": "micro", "workloads": ["rxdrop"]}).method)
+    ready: Any = SimpleNamespace(**{**vars(program), "ineffective": lambda: None})
     for step in (
         partial(look._until_through, point, program, send),
         partial(first_frames, session),
-        partial(method.prove, session),
+        partial(method.prove, SimpleNamespace(**{**vars(session), "forwarder": ready})),
         partial(method.measure, session, point.traffic),
     ):
         with pytest.raises(Sent):

@@ -66,7 +66,7 @@ def test_a_forwarder_carries_frames_in_the_mode_asked_for(rows: dict[str, dict[s
     row = rows[title]
     assert (row["status"], row["reason"], row["mode"]) == ("ok", "", MODES[title])
     assert (row["path"], row["quantity"], row["repetitions"], row["offered_pps"]) == ("through", "one-way", 1, 5000)
-    assert row["samples"] > 10
+    assert row["samples"] > 0.9 * row["sent"] > 0  # a busy machine leaves some of the schedule out
     assert 0.05 < row["p50_us"] < 1e6
     assert row["p99_us"] is None or row["p50_us"] <= row["p99_us"] < 1e6  # short: few frames lie above it
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from xdplab.api import bencher_metric
 from xdplab_cost import table
 from xdplab_cost.gate import METRIC
-from xdplab_cost.run import CostTable
+from xdplab_cost.run import CostTable, batch_words
 
 
 def bencher(found: CostTable) -> dict[str, dict[str, dict[str, float]]]:
     """Bencher's metric format: the least and the greatest of a seed bound a cell."""
     return {
-        f"xdplab cost {cell.kernel} {cell.driver} {cell.forwarder}": {
+        " ".join(["xdplab cost", cell.kernel, cell.driver, cell.forwarder, *batch_words(found.batch)]): {
             METRIC: bencher_metric(cell.instructions, cell.low, cell.high)
         }
         for cell in found.cells

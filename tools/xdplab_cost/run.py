@@ -176,12 +176,12 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     symbols = {kernel: kernel_symbols(each, say) for kernel, each in booted.items()}
     found = _boot_all(asked, symbols, wanted, say)
     alone = {(each.kernel, each.driver): found[id(each)] for each in asked if each.name == TESTER}
-    cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver]) for each in asked]
+    cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver], wanted.batch) for each in asked]
     tried = _try_all(made, wanted, say) if wanted.features else []
     emulators = [_packages(each.emulator)[0] for each in made.values() if not isinstance(each, str)]
     words = [f"--kernel {kernel}" for kernel in wanted.kernels] + [f"--driver {driver}" for driver in wanted.drivers]
     seeds = [] if len(wanted.seeds) == len(Wanted.seeds) else [f"--seeds {len(wanted.seeds)}"]
-    words += _batch_words(wanted.batch)
+    words += batch_words(wanted.batch)
     words += [*seeds, *(["--features"] if wanted.features else [])]
     return CostTable(
         batch=wanted.batch,
@@ -190,7 +190,8 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     )  # fmt: skip
 
 
-def _batch_words(batch: int) -> list[str]:
+def batch_words(batch: int) -> list[str]:
+    """`--batch N` where it is not the usual one."""
     return [] if batch == BATCH else [f"--batch {batch}"]
 
 
@@ -327,16 +328,15 @@ def _packages(folder: Path) -> list[str]:
     return [f"{pin['package']} {pin['version']}" for pin in pins]
 
 
-def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str]) -> Cell:
+def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str], batch: int) -> Cell:
     """Of what its guests counted, and of what the tester alone takes with the same seeds."""
-    batch = asked.guests[0].batch if asked.guests else BATCH
     words = shlex.join(["xdplab", "cost", asked.name, "--kernel", asked.kernel, "--driver", asked.driver])
     head: dict[str, Any] = {
         "kernel": asked.kernel,
         "driver": asked.driver,
         "forwarder": asked.name,
         "title": asked.forwarder.title,
-        "command": " ".join([words, *_batch_words(batch)]),
+        "command": " ".join([words, *batch_words(batch)]),
     }
     if asked.reason:
         return Cell(**head, status="unsupported", reason=asked.reason)

@@ -26,7 +26,10 @@ def text(found: CostTable) -> str:
     lines: list[str] = []
     for kernel, driver in dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells):
         mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver)]
-        lines += ["", f"kernel {kernel} ({mine[0].kernel_package}), {driver}: instructions per forwarded frame"]
+        lines += [
+            "",
+            f"kernel {kernel} ({mine[0].kernel_package}), {driver}: instructions per forwarded frame{_batches(found)}",
+        ]
         for cell in mine:
             lines += [f"  {cell.title:<36} {_figure(cell)}", *(f"      {layers}" for layers in _layers(cell))]
     for kernel, driver in dict.fromkeys((each.kernel, each.driver) for each in found.features):
@@ -72,10 +75,10 @@ def comma_separated(found: CostTable) -> str:
     events = list(dict.fromkeys(event for cell in found.cells for event in cell.events))
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")  # None is an empty field
-    writer.writerow([*_COLUMNS, *events, *(f"layer {layer}" for layer in layers)])
+    writer.writerow([*_COLUMNS, "batch", *events, *(f"layer {layer}" for layer in layers)])
     for cell in found.cells:
         more = [*(cell.events.get(event) for event in events), *(cell.layers.get(layer) for layer in layers)]
-        writer.writerow(spreadsheet_row([*(getattr(cell, name) for name in _COLUMNS), *more]))
+        writer.writerow(spreadsheet_row([*(getattr(cell, name) for name in _COLUMNS), found.batch, *more]))
     return written.getvalue()
 
 
@@ -83,7 +86,7 @@ def ktap(found: CostTable) -> str:
     """KTAP (linux/Documentation/dev-tools/ktap.rst), which the kernel's CI reads: a test for each cell and function."""
     lines = ["KTAP version 1", f"1..{len(found.cells) + len(found.features)}"]
     for at, cell in enumerate(found.cells, 1):
-        name = f"{cell.kernel} {cell.driver} {cell.title}".replace("#", "")
+        name = f"{cell.kernel} {cell.driver} {cell.title}{_batches(found)}".replace("#", "")
         if cell.instructions is not None:
             lines += [f"# {cell.instructions:.1f} instructions per frame", f"ok {at} {name}"]
         elif cell.status == "unsupported":

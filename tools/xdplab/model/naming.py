@@ -17,7 +17,7 @@ def unusual(traffic: TrafficSpec, *but: str) -> dict[str, Any]:
     found = traffic.model_dump(mode="json", exclude_defaults=True, exclude=set(but))
     if traffic.request is not None:
         digest = hashlib.sha256(traffic.request.encode()).hexdigest()[:8]
-        found["request"] = f"{len(traffic.request_hex) // 2} bytes, {digest}"
+        found["request"] = f"{len(traffic.request_hex) // 2} bytes {digest}"
     return found
 
 

@@ -16,6 +16,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Path as Way, RunRecord, XdplabError
 from xdplab.model.digits import significant
 from xdplab.model.extras import need
+from xdplab.model.naming import unusual
 from xdplab.report.page import templates
 from xdplab.report.place import Place
 from xdplab.stats.interval import geometric_interval
@@ -200,7 +201,7 @@ def _settings(record: RunRecord) -> dict[str, str]:
         "method": ", ".join([study.method.name, *_words(spec)]),
         "frames": f"{', '.join(map(str, sizes))} bytes with FCS, {traffic.flows} flow{'s' * (traffic.flows > 1)}, "
         f"{'both directions' if traffic.bidirectional else 'one direction'}"
-        f"{f', request {traffic.request}' if traffic.request else ''}",
+        f"{f', request of {request}' if (request := unusual(traffic).get('request')) else ''}",
         "path": ", ".join(dict.fromkeys(str(point.path) for point in record.points.values())),
         "tester": f"{', '.join(study.all_testers)}, receives by {record.rx_program}",
         "testbed": f"{record.testbed.name}, MTU {record.testbed.mtu}, queues {record.testbed.queues}",

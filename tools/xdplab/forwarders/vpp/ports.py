@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The VPP forwarders: one program, three ways for frames to get in and out."""
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut, sockets_in_use
@@ -35,14 +34,22 @@ _DEFAULT_PROGRAM = tuple(
 
 
 def program_first(host: Host, driver_name: str, zero_copy: str) -> str | None:
-    """The XDP program that VPP has to attach before it opens a socket; None: it may as well do so afterwards.
+    """The XDP program that VPP has to attach before it opens a socket; None: the order does not matter.
 
-    With its default one libxdp does so afterwards. igb then begins anew, without chunks in its zero-copy ring, and wakes
-    nobody (`igb_xdp_setup` of Linux 7.2); VPP wakes a queue only when it has refilled it, so no frame ever arrives.
+    With its default one libxdp attaches it afterwards. igb then begins anew, without chunks in its zero-copy ring, and
+    does not run that queue (`igb_xdp_setup` of Linux 7.3-rc7, seen with 7.2); VPP wakes a queue only when it has
+    refilled it, so no frame ever arrives.
+
+    Raises:
+        Unsupported: libxdp's default program is not there.
     """
     if driver_name != "igb" or zero_copy == "copy":
         return None
-    return next((path for path in _DEFAULT_PROGRAM if host.exists(Path(path))), None)
+    found = next((path for path in _DEFAULT_PROGRAM if host.exists(path)), None)
+    if found is None:
+        name = _DEFAULT_PROGRAM[0].rpartition("/")[2]
+        raise Unsupported(f"zero-copy on igb: VPP needs {name} of libxdp, or zero_copy=copy; install libxdp1")
+    return found
 
 
 def with_raw(asked: dict[str, Any], options: VppOptions, message: str) -> dict[str, Any]:

@@ -15,6 +15,8 @@ PORTS = 65_536 - 10_000
 Departures = Annotated[str, Field(pattern=r"^(paced|poisson|burst:([2-9]|[1-9][0-9]{1,3}))$")]
 
 
+#: Ethernet, IP and UDP, by the version of IP; and a frame's check sequence.
+HEADER_BYTES, FCS_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}, 4
 #: Bytes of a frame that identify it (bpf/common/trailer.h), and what stands for them in `request`.
 IDENTITY_BYTES, IDENTITY = 18, "{id}"
 #: Longest request (`GEN_REQUEST` of bpf/common/gen.h).

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from xdplab.model.headers import Departures, FlowSpec
+from xdplab.model.headers import FCS_BYTES, HEADER_BYTES, Departures, FlowSpec
 
 #: The largest frame of one buffer, a page with what the kernel keeps beside it (veth_xdp_set() in drivers/net/veth.c).
 ONE_BUFFER_BYTES = 3516
@@ -20,8 +20,6 @@ Rate = Annotated[
 ]
 #: Sizes and shares of the simple IMIX that FD.io CSIT and TRex use (7 : 4 : 1); every size counts the FCS.
 IMIX: dict[int, float] = {64: 7 / 12, 570: 4 / 12, 1518: 1 / 12}
-#: Ethernet, IP, by its version, and UDP; and the check sequence of a frame.
-_HEADER_BYTES, _FCS_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}, 4
 
 
 class TrafficSpec(FlowSpec):
@@ -54,7 +52,7 @@ class TrafficSpec(FlowSpec):
     def _size_of_request(self) -> "TrafficSpec":
         if self.request is None:
             return self
-        size = _HEADER_BYTES[self.ip] + len(self.request_hex) // 2 + _FCS_BYTES
+        size = HEADER_BYTES[self.ip] + len(self.request_hex) // 2 + FCS_BYTES
         if self.frame_bytes != size and "frame_bytes" in self.model_fields_set:
             raise ValueError(f"frame_bytes: frames with this request have {size} bytes; give {size}, or leave it out")
         object.__setattr__(self, "frame_bytes", size)

@@ -52,6 +52,4 @@ def tester_ports_of(testbed: Testbed, point: Point) -> TesterPorts:
         return ports
     b0 = testbed.ports["b0"]
     routers = (b0.mac, testbed.ports.get("b1", b0).mac)
-    if not point.pipeline.routed:
-        return dataclasses.replace(ports, routers=routers)
     return dataclasses.replace(ports, routers=routers, rules=other_rules(point.pipeline))

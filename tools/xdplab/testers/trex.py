@@ -32,6 +32,7 @@ from xdplab.model import (
     XdplabError,
     do_each,
 )
+from xdplab.model.headers import FCS_BYTES, HEADER_BYTES
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import OWN_CARDS, RxChoice, Tester, TesterContext
 from xdplab.testers.headers import ends_of, headers_of
@@ -51,8 +52,7 @@ from xdplab.testers.trex_server import (
     why_not_dedicated,
 )
 
-_TRAILER_BYTES, _FCS_BYTES = 16, 4
-_HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
+_TRAILER_BYTES = 16
 _ANSWER_TIMEOUT_S = 60.0
 #: Where there is no direct link; where the search for the top rate begins; and what makes it go on.
 _TOP_PPS, _FIRST_PPS, _MORE, _TRIES = 1e6, 62_500.0, 1.05, 2
@@ -173,7 +173,7 @@ class Trex(Tester):
         return why_no_fields(headers_of(stream, ports), traffic)
 
     def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
-        return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
+        return max(64, HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """One trial over the bridge; a server that died is restarted for the next one."""

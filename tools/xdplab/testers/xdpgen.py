@@ -27,14 +27,13 @@ from xdplab.model import (
     do_each,
 )
 from xdplab.model.flow_figures import MAX_FLOWS
+from xdplab.model.headers import FCS_BYTES, HEADER_BYTES, IDENTITY_BYTES
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext, while_well
 from xdplab.testers.senders import Part, merge_parts, parts_of
 from xdplab.testers.stream_json import STALL_NS, NewFlows, max_burst, stream_result
 from xdplab.tools import program_digest
 
-_HEADER_BYTES = {4: 14 + 20 + 8, 6: 14 + 40 + 8}
-_TRAILER_BYTES, _FCS_BYTES = 18, 4
 #: A live frame has one page, with the kernel's headroom and data in it (bpf/xdpgen/config_check.c).
 _LIVE_BYTES = 3304
 _WHY_XSK = f"frames above {_LIVE_BYTES:,} bytes do not fit the page of a live frame: AF_XDP sends them, from one CPU"
@@ -96,7 +95,7 @@ class Xdpgen(Tester):
         return None
 
     def smallest_frame(self, ip: int, tag_bytes: int = 0) -> int:
-        return max(64, _HEADER_BYTES[ip] + tag_bytes + _TRAILER_BYTES + _FCS_BYTES)
+        return max(64, HEADER_BYTES[ip] + tag_bytes + IDENTITY_BYTES + FCS_BYTES)
 
     def run(self, context: TesterContext, trial: TrialSpec) -> TrialResult:
         """A line to the process and one from it: it serves all trials until `close`. See `bpf/README.md`."""

@@ -36,9 +36,9 @@ _DEFAULT_PROGRAM = tuple(
 def program_first(host: Host, driver_name: str, zero_copy: str) -> str | None:
     """The XDP program that VPP has to attach before it opens a socket; None: the order does not matter.
 
-    With its default one libxdp attaches it afterwards. igb then begins anew, without chunks in its zero-copy ring, and
-    does not run that queue (`igb_xdp_setup` of Linux 7.3-rc7, seen with 7.2); VPP wakes a queue only when it has
-    refilled it, so no frame ever arrives.
+    By default libxdp binds the socket first and attaches its program second. Attaching it resets an igb card: the
+    zero-copy ring is empty afterwards, and the driver does not refill it until it is woken (`igb_xdp_setup` of Linux
+    7.3-rc7; seen with 7.2). VPP wakes a queue only after it has refilled it, so no frame is ever received.
 
     Raises:
         Unsupported: libxdp's default program is not there.
@@ -99,9 +99,9 @@ class VppAfxdp(VppForwarder[VppAfxdpOptions]):
         for port in dut.ports:
             try:
                 asked = {"host_if": port.ifname, "flags": wanted, **fields(options, AF_XDP)}
-                program = program_first(dut.host, driver(dut.host, port.ifname), options.zero_copy)
-                if program and "prog" not in options.raw_of(AF_XDP):
-                    asked["prog"] = program
+                if "prog" not in options.raw_of(AF_XDP):
+                    program = program_first(dut.host, driver(dut.host, port.ifname), options.zero_copy)
+                    asked |= {"prog": program} if program else {}
                 reply = control.call(AF_XDP, **with_raw(asked, options, AF_XDP))
             except VppRefused as exc:
                 raise self._refusal(exc, dut.host, port.ifname) from None

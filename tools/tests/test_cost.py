@@ -309,7 +309,8 @@ def test_tables(guests: Guests) -> None:
     assert head.startswith("kernel,kernel_package,driver,forwarder,")
     assert rows[2].startswith("6.1,linux 6.1-1,veth,xdp,xdp,ok,,212.0,211.0,213.0,")
     page = table.markdown(found)
-    assert "| xdp | 212.0 |" in page
+    assert "|  | tester | linux-bridge | xdp |" in page
+    assert "| 6.1, veth | 1,000.0 | failed | 212.0 |" in page
     assert "* 6.1, veth, linux-bridge: failed: the forwarder did not start: no bridge" in page
     assert "From kernel to kernel" not in page
 
@@ -440,18 +441,34 @@ def test_a_table_to_check_with_none_of_the_cells(
 @pytest.mark.parametrize(("more", "said"), [(282.0, "5628f3fe3b16 (Linux 6.18) +352"), (-40.0, "")])
 def test_a_commit_whose_functions_changed_is_named_with_its_price(more: float, said: str) -> None:
     _, loop, flush = known.KNOWN[0].functions
-    old = cell(1000, kernel="6.12", functions={loop: 20.0})
-    new = cell(1400, kernel="7.2", functions={loop: 20.0 + more, flush: 70.0})
+    old = cell(1000, kernel="6.12", kernel_package="linux-image-6.12.9 1", functions={loop: 20.0})
+    new = cell(1400, kernel="x", kernel_package="linux 6.18.0 of commit y", functions={loop: 20.0 + more, flush: 70.0})
     page = table.markdown(CostTable(emulator="qemu 1", command="xdplab cost x", cells=(old, new)))
     assert f"| {said} |" in page
     assert ("* 5628f3fe3b16 (Linux 6.18): skb_defer_free_flush() goes through" in page) == bool(said)
 
 
-def test_known_commits_are_between_neighbours_of_the_lane() -> None:
-    kernels = [*PINNED]
-    for each in known.KNOWN:
-        assert kernels.index(each.kernels[1]) == kernels.index(each.kernels[0]) + 1
-        assert re.fullmatch(r"[0-9a-f]{12} \(Linux [0-9.]+\)", each.commit)
+def test_a_commit_is_named_only_where_its_release_lies_between() -> None:
+    _, loop, _ = known.KNOWN[0].functions
+    old = cell(1000, kernel="6.18.5", kernel_package="linux-image-6.18.5 1")
+    new = cell(1400, kernel="6.19.6", kernel_package="linux-image-6.19.6 1", functions={loop: 400.0})
+    assert not [*known.between(old, new)]
+    assert all(re.fullmatch(r"[0-9a-f]{12}", each.commit) for each in known.KNOWN)
+
+
+def test_of_many_kernels_small_steps_and_layers_between_are_left_out() -> None:
+    names = [f"6.1.0-{number}" for number in range(47, 57)]
+    values = [1000.0, 1000.0, 1002.0, 1100.0, *[1100.0] * 6]
+    cells = [
+        cell(value, kernel=name, title="X", layers={"driver": value}) for name, value in zip(names, values, strict=True)
+    ]
+    page = table.markdown(CostTable(emulator="qemu 1", command="", cells=tuple(cells)))
+    assert [line.split(" | ")[2] for line in page.splitlines() if line.startswith("| veth")] == ["6.1.0-49 to 6.1.0-50"]
+    assert [line for line in page.splitlines() if line.startswith("### ")] == [
+        "### 6.1.0-47, veth",
+        "### 6.1.0-56, veth",
+    ]
+    assert "| 6.1.0-52, veth | 1,100.0 |" in page
 
 
 def test_functions_are_above_the_tester_and_small_ones_are_left_out(guests: Guests) -> None:
@@ -488,7 +505,7 @@ def test_the_exit_code_says_whether_all_cells_have_a_figure(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--kernel", "5.15"], "--kernel 5.15: it is one of 6.1, 6.12, 7.2, or an image"),
+        (["--kernel", "5.15"], "--kernel 5.15: it is one of 6.1, 6.12, 7.2, or a release"),
         (["--driver", "mlx5"], "driver mlx5: it is one of veth, igb, igb-zc, virtio"),
         (["--json", "/nowhere/cost.json"], "/nowhere/cost.json: there is no folder /nowhere"),
     ],

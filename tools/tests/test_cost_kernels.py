@@ -2,6 +2,7 @@
 """The user's own kernels for `xdplab cost`; in place of Linux's source there is a small tree (lab/linux.py)."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from lab.command import inline
 from lab.linux import git, header, linux_tree
 
 from xdplab.model import DoesNotCompile, InputError, Unsupported
-from xdplab_cost import kernels
+from xdplab_cost import debian, kernels
 from xdplab_cost.lane import lane
 
 
@@ -74,21 +75,90 @@ def test_an_image_has_its_modules_beside_it_or_named(tmp_path: Path) -> None:
         kernels.chosen_kernels([str(image)])
 
 
-def test_a_package_is_unpacked(tmp_path: Path) -> None:
-    root = tmp_path / "package"
-    for folder in ("DEBIAN", "boot", "lib/modules/9.9.2/kernel"):
-        (root / folder).mkdir(parents=True)
+def package(folder: Path, name: str, *, image: bool, modules: bool) -> Path:
+    """A Debian package of Linux 9.9.2, or a part of it."""
+    root = folder / f"{name}.root"
+    (root / "DEBIAN").mkdir(parents=True)
     (root / "DEBIAN/control").write_text(
-        "Package: linux-image-9.9.2\nVersion: 1\nArchitecture: all\nMaintainer: t <t@t>\nDescription: t\n",
-        encoding="ascii",
+        f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: t <t@t>\nDescription: t\n", encoding="ascii"
     )
-    (root / "boot/vmlinuz-9.9.2").write_bytes(header("9.9.2"))
-    (root / "lib/modules/9.9.2/kernel/veth.ko").write_bytes(b"\0depends=\0")
-    package = tmp_path / "linux-image.deb"
-    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", root, package], check=True, capture_output=True)
-    words, image, _ = made(str(package))
+    if image:
+        (root / "boot").mkdir()
+        (root / "boot/vmlinuz-9.9.2").write_bytes(header("9.9.2"))
+    if modules:
+        (root / "lib/modules/9.9.2/kernel").mkdir(parents=True)
+        (root / "lib/modules/9.9.2/kernel/veth.ko").write_bytes(b"\0depends=\0")
+    made_of = folder / f"{name}.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "--build", root, made_of], check=True, capture_output=True)
+    return made_of
+
+
+def test_a_package_is_unpacked(tmp_path: Path) -> None:
+    words, image, _ = made(str(package(tmp_path, "linux-image", image=True, modules=True)))
     assert words == {"package": "linux-image", "version": "9.9.2"}
     assert image == header("9.9.2")
+
+
+class Apt:
+    """apt with some packages, in the words of apt 2.6 (recorded on Debian 12)."""
+
+    def __init__(self, work: Path, packages: dict[str, str]) -> None:
+        self.work, self.packages = work, packages
+        work.mkdir()
+
+    def run(self, program: str, *arguments: str) -> str:
+        if program == "apt-get":
+            assert arguments[0] == "download"
+            package(self.work, arguments[1], image="image" in arguments[1], modules="modules" in arguments[1])
+            return ""
+        wanted = re.compile(arguments[-1])
+        if arguments[0] == "show":
+            return f"Package: {arguments[1]}\nDepends: {self.packages[arguments[1]]}\n\nPackage: older\n"
+        return "".join(f"{name} - Linux for 64-bit PCs\n" for name in self.packages if wanted.search(name))
+
+
+@pytest.fixture
+def apts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Apt, Apt]:
+    own = [
+        *(f"linux-image-6.1.0-{abi}{kind}-amd64" for abi in (9, 55) for kind in ("", "-cloud", "-rt")),
+        "linux-image-amd64",
+    ]
+    other = "linux-base-7.2.11+deb13-amd64 (= 7.2.11-1), linux-modules-7.2.11+deb13-amd64 (= 7.2.11-1)"
+    suites = {
+        "linux-image-6.12.90+deb12.1-amd64": "", "linux-image-6.12.101+deb12-amd64": "",
+        "linux-image-7.2.11+deb13-amd64": other, "linux-image-6.1.0-9-amd64-unsigned": "",
+    }  # fmt: skip
+    both = Apt(tmp_path / "own", dict.fromkeys(own, "")), Apt(tmp_path / "suites", suites)
+    monkeypatch.setattr(debian, "_apts", lambda: both)
+    return both
+
+
+def test_kernels_of_debian_by_their_age(apts: tuple[Apt, Apt]) -> None:
+    all_of_them = ["6.1.0-9", "6.1.0-55", "6.12.90+deb12.1", "6.12.101+deb12", "7.2.11+deb13"]
+    assert kernels.chosen_kernels(["debian"]) == all_of_them
+    assert kernels.chosen_kernels(["debian:6.1", "7.2", "6.1.0-55"]) == ["7.2", "6.1.0-9", "6.1.0-55"]
+
+
+def test_a_kernel_of_debian_is_fetched_once_with_its_parts(apts: tuple[Apt, Apt]) -> None:
+    words, image, said = made("7.2.11+deb13")
+    assert words == {"package": "linux-image-7.2.11+deb13-amd64", "version": "9.9.2"}
+    assert image == header("9.9.2")
+    assert said == ["fetching Debian's kernel 7.2.11+deb13; some 100 MB, once"]
+    assert made("7.2.11+deb13") == (words, image, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("debian:5", "--kernel debian:5: Debian has none; there are 6.1.0-9, 6.1.0-55, "),
+        ("6.1.0-54", "Debian has no kernel 6.1.0-54 (any more); `--kernel debian` takes all that can be had"),
+    ],
+)
+def test_a_kernel_that_debian_does_not_have(
+    apts: tuple[Apt, Apt], name: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nic.artefact.obtain_emulator", lambda *_: Path())
+    inline(capsys, "cost", "xdp", "--kernel", name).refused(said)
 
 
 def test_pinned_ones_come_first_and_each_once(tree: Path) -> None:
@@ -98,7 +168,7 @@ def test_pinned_ones_come_first_and_each_once(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("5.15", "it is one of 6.1, 6.12, 7.2, or an image"),
+        ("5.15", "it is one of 6.1, 6.12, 7.2, or a release"),
         ("{here}", "is no source tree of Linux"),
         ("{here}/linux@nothing", "no such commit"),
         ("{here}/linux/Makefile", "is no kernel image"),

@@ -17,7 +17,9 @@ def cost(
     ] = None,
     kernel: Annotated[
         list[str] | None,
-        typer.Option(help="6.1, 6.12, 7.2, or a file or source tree; several times (6.1)"),
+        typer.Option(
+            help="6.1, 6.12, 7.2, 6.18.5+deb13, debian (all of them), a file or source tree; several times (6.1)"
+        ),
     ] = None,
     driver: Annotated[list[str] | None, typer.Option(help="veth, igb, igb-zc or virtio (default: veth)")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="guests of each cell, each with other random numbers")] = 3,

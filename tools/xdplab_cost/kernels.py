@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xdplab.api import DoesNotCompile, InputError, Unsupported, cache_folder
+from xdplab_cost import debian
 from xdplab_cost.lane import lane
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ _BUILD_LIMIT_S, _STEP_LIMIT_S = 7200.0, 600.0
 #: linux/Documentation/arch/x86/boot.rst: "HdrS" at 0x202, and where the version's text is, less 0x200, at 0x20e.
 _MAGIC_AT, _VERSION_AT, _VERSION_BASE = 0x202, 0x20E, 0x200
 _FORMS = (
-    "an image (IMAGE or IMAGE:MODULES), packages (A.deb or A.deb:B.deb), a source tree (TREE) or its commit (TREE@REF)"
+    "a release of Debian (6.18.5+deb13; debian: all that can be had), an image (IMAGE or IMAGE:MODULES), "
+    "packages (A.deb or A.deb:B.deb), a source tree (TREE) or its commit (TREE@REF)"
 )
 
 
@@ -58,11 +60,16 @@ def chosen_kernels(names: Sequence[str]) -> list[str]:
 
     Raises:
         InputError: one is neither.
+        Unsupported: Debian's are asked for, and no mirror answers.
     """
-    others = [name for name in dict.fromkeys(names) if name not in PINNED]
-    for name in others:
-        _read(name)
-    return [*(name for name in PINNED if name in names), *others]
+    others: list[str] = []
+    for name in dict.fromkeys(names):
+        if series := debian.ALL.fullmatch(name):
+            others += debian.releases(series[1] or "")
+        elif name not in PINNED:
+            _read(name)
+            others.append(name)
+    return [*(name for name in PINNED if name in names), *dict.fromkeys(others)]
 
 
 def obtain(name: str, say: Callable[[str], None]) -> "Artefact":
@@ -87,12 +94,14 @@ def obtain(name: str, say: Callable[[str], None]) -> "Artefact":
         raise Unsupported(str(error)) from None
 
 
-def _read(name: str) -> "_Source | tuple[Path, ...]":
-    """Source, or the files: an image and the folder of its modules, or packages.
+def _read(name: str) -> "_Source | str | tuple[Path, ...]":
+    """Source, a release of Debian, or the files: an image and the folder of its modules, or packages.
 
     Raises:
         InputError: it is none of these, in one line.
     """
+    if debian.RELEASE.fullmatch(name):
+        return name
     paths = [Path(part).expanduser() for part in name.split(":")]
     if all(path.suffix == ".deb" for path in paths):
         for path in paths:
@@ -142,23 +151,41 @@ def _made(name: str, say: Callable[[str], None]) -> Path:
     found = _read(name)
     if isinstance(found, _Source):
         return _built(name, found, say)
+    if isinstance(found, str):
+        return _of_debian(found, say)
     if found[0].suffix == ".deb":
-        with tempfile.TemporaryDirectory(prefix="xdplab-kernel-") as scratch:
-            for package in found:
-                _run(["dpkg-deb", "--extract", str(package), scratch], f"--kernel {name}: {package.name}")
-            trees = [*Path(scratch).glob("usr/lib/modules/*"), *Path(scratch).glob("lib/modules/*")]
-            images = [
-                *(image for tree in trees for image in tree.glob("vmlinuz")),
-                *Path(scratch).glob("boot/vmlinuz-*"),
-            ]
-            if len(trees) != 1 or len(images) != 1:
-                raise InputError(
-                    f"--kernel {name}: {len(images)} images and {len(trees)} folders of modules, not one of each; "
-                    "where a kernel is in two packages, give both: A.deb:B.deb"
-                )
-            return _kept(images[0], trees[0], {"package": found[0].stem, "version": release_of(images[0])})
+        return _unpacked(name, found)
     image, modules = found
     return _kept(image, modules, {"package": f"linux {release_of(image)}", "version": "image of the user's"})
+
+
+def _of_debian(release: str, say: Callable[[str], None]) -> Path:
+    """Fetched once; its name leads to what was kept of it."""
+    link = cache_folder() / "cost/kernels" / release
+    if not (link / "packages.json").is_file():
+        say(f"fetching Debian's kernel {release}; some 100 MB, once")
+        with tempfile.TemporaryDirectory(prefix="xdplab-kernel-") as scratch:
+            folder = _unpacked(release, debian.fetch(release, Path(scratch)))
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.name)
+    return link.resolve()
+
+
+def _unpacked(name: str, packages: Sequence[Path]) -> Path:
+    with tempfile.TemporaryDirectory(prefix="xdplab-kernel-") as scratch:
+        for package in packages:
+            _run(["dpkg-deb", "--extract", str(package), scratch], f"--kernel {name}: {package.name}")
+        trees = [*Path(scratch).glob("usr/lib/modules/*"), *Path(scratch).glob("lib/modules/*")]
+        images = [
+            *(image for tree in trees for image in tree.glob("vmlinuz")),
+            *Path(scratch).glob("boot/vmlinuz-*"),
+        ]
+        if len(trees) != 1 or len(images) != 1:
+            raise InputError(
+                f"--kernel {name}: {len(images)} images and {len(trees)} folders of modules, not one of each; "
+                "where a kernel is in two packages, give both: A.deb:B.deb"
+            )
+        return _kept(images[0], trees[0], {"package": packages[0].stem, "version": release_of(images[0])})
 
 
 def _kept(image: Path, tree: Path, words: dict[str, str]) -> Path:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commits of Linux whose price was found: where a table shows it, the page names them."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,16 +16,21 @@ class Known:
     """A commit between two kernels.
 
     Attributes:
-        kernels: The last one without it and the first with it, of those that guests have.
+        since: The release of Linux that has it first.
         functions: `WHERE:FUNCTION` of a cell: those that it adds, or makes longer or shorter.
-        commit: Of Linus Torvalds' tree, with the release that has it first.
+        commit: Of Linus Torvalds' tree.
         words: What it does for each frame. Someone has read it in the kernel's code and in that of the guest.
     """
 
-    kernels: tuple[str, str]
+    since: tuple[int, int]
     functions: tuple[str, ...]
     commit: str
     words: str
+
+    @property
+    def name(self) -> str:
+        """With the release that has it first."""
+        return f"{self.commit} (Linux {self.since[0]}.{self.since[1]})"
 
     def price(self, old: Cell, new: Cell) -> float:
         """Instructions per frame of its functions, above the tester alone."""
@@ -33,9 +39,9 @@ class Known:
 
 KNOWN = (
     Known(
-        ("6.12", "7.2"),
+        (6, 18),
         ("kernel:_find_first_bit", "kernel:_find_next_bit", "kernel:skb_defer_free_flush"),
-        "5628f3fe3b16 (Linux 6.18)",
+        "5628f3fe3b16",
         "skb_defer_free_flush() goes through the possible NUMA nodes (for_each_node) at each beginning and end of "
         "net_rx_action(). They are few; what costs is the search for the next one in a mask of as many bits as the "
         "kernel was built for, 1,024 in Debian's. The kernel test robot reported it for another load: 20.1 % fewer "
@@ -48,5 +54,11 @@ def between(old: Cell, new: Cell) -> Iterator[tuple[Known, float]]:
     """Those between the kernels of two cells of a forwarder, with their price."""
     for known in KNOWN:
         price = known.price(old, new)
-        if known.kernels == (old.kernel, new.kernel) and abs(price) >= _LEAST:
+        if _release(old) < known.since <= _release(new) and abs(price) >= _LEAST:
             yield known, price
+
+
+def _release(cell: Cell) -> tuple[int, ...]:
+    """Of Linux, from the name of the kernel's package or of the source: 6.1, 7.3; () where it has none."""
+    found = re.search(r"(\d+)\.(\d+)", cell.kernel_package)
+    return tuple(int(digits) for digits in found.groups()) if found else ()

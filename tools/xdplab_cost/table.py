@@ -3,8 +3,9 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 
 from xdplab.api import forwarder_spec, spreadsheet_row
 from xdplab_cost import known
@@ -19,6 +20,11 @@ NOT_IN_IT = (
     "Instructions, not time: cache misses, memory and waiting for interrupts cost nothing here. A forwarder that polls "
     "has the only CPU just while it has frames. These figures do not say which of two forwarders is faster."
 )
+
+#: More kernels than these have layers only of the first and the last.
+_MANY_KERNELS = 6
+#: Between two kernels, of a forwarder's instructions.
+_LEAST_STEP = 0.005
 
 
 def text(found: CostTable) -> str:
@@ -114,9 +120,9 @@ def page(found: CostTable) -> list[Block]:
     """Forwarders by kernel and driver, what works, changes between neighbours, layers, and what was counted."""
     columns = list(dict.fromkeys((cell.kernel, cell.driver) for cell in found.cells if cell.status != "unsupported"))
     titles = list(dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells))
-    rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
-    for name, title in titles:
-        rows.append([title, *(_short(found.cell(*column, name)) for column in columns)])
+    rows = [["", *(title for _, title in titles)]]
+    for kernel, driver in columns:
+        rows.append([f"{kernel}, {driver}", *(_short(found.cell(kernel, driver, name)) for name, _ in titles)])
     notes = [
         f"{cell.kernel}, {cell.driver}, {cell.title}: {_figure(cell).strip()}" for cell in found.cells
         if cell.status == "failed" or cell.varies
@@ -129,7 +135,7 @@ def page(found: CostTable) -> list[Block]:
         Paragraph(
             f"Instructions per frame of 60 bytes, above the tester alone{_batches(found)}; {_seeds(found)} "
             "([cost.md](cost.md)). "
-            f"The first row is the tester's own. Made by `{found.command}`."
+            f"The first column is the tester's own. Made by `{found.command}`."
         ),
         Paragraph(NOT_IN_IT),
         Table(rows),
@@ -139,7 +145,7 @@ def page(found: CostTable) -> list[Block]:
         *_between_builds(found),
         Heading("Layers"),
     ]
-    for kernel, driver in columns:
+    for kernel, driver in _ends(columns):
         mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver) and cell.layers]
         layers = list(dict.fromkeys(layer for cell in mine for layer in cell.layers if cell.forwarder != TESTER))
         body = [["layer", *(cell.title for cell in mine)]]
@@ -149,29 +155,67 @@ def page(found: CostTable) -> list[Block]:
     return [*blocks, *_events(found, columns), *_counted(found)]
 
 
+def _ends(columns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """All of a few kernels; of many the first and the last of each driver: the others are in the data."""
+    if len({kernel for kernel, _ in columns}) <= _MANY_KERNELS:
+        return list(columns)
+    by_driver: dict[str, list[tuple[str, str]]] = {}
+    for column in columns:
+        by_driver.setdefault(column[1], []).append(column)
+    return [end for each in by_driver.values() for end in dict.fromkeys((each[0], each[-1]))]
+
+
 def _what_works(found: CostTable) -> Iterator[Block]:
-    """Functions of AF_XDP by kernel and driver, and what was seen where one does not just work."""
+    """Functions of AF_XDP by driver and kernel, and what was seen where one does not just work.
+
+    Kernels one after another that behave alike are one row.
+    """
     if not found.features:
         return
     yield Heading("What works of AF_XDP")
     yield Paragraph(
         "Each function was tried with frames from one port to another of the same guest, both with that driver. "
-        "`inert`: it is taken and changes nothing. `no flag`: the mode of a socket that asks for none."
+        "Kernels that follow one another and behave alike are one row. `inert`: it is taken and changes nothing. "
+        "`no flag`: the mode of a socket that asks for none."
     )
-    by_row: dict[tuple[str, str], dict[str, Feature]] = {}
+    by_driver: dict[str, dict[str, dict[str, Feature]]] = {}
     for each in found.features:
-        by_row.setdefault((each.kernel, each.driver), {})[each.feature] = each
+        by_driver.setdefault(each.driver, {}).setdefault(each.kernel, {})[each.feature] = each
     rows = [["", *FEATURES]]
-    rows += [[", ".join(row), *(its[name].found for name in FEATURES)] for row, its in by_row.items()]
+    details: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
+    for driver, kernels in by_driver.items():
+        found_in = {kernel: [its[name].found for name in FEATURES] for kernel, its in kernels.items()}
+        for words, alike in groupby(kernels, found_in.__getitem__):
+            first, *others = alike
+            where = f"{first} to {others[-1]}" if others else first
+            rows.append([f"{where}, {driver}", *words])
+            for each in _told(kernels[first]):
+                alike_words = re.sub(r"\d+", "N", each.detail)
+                details.setdefault((each.feature, each.found, alike_words), []).append(
+                    (f"{where} {driver}", each.detail)
+                )
     yield Table(rows)
-    details: dict[tuple[str, str, str], list[str]] = {}
-    for each in found.features:
-        if each.found not in WORKING and each.detail:
-            details.setdefault((each.feature, each.found, each.detail), []).append(f"{each.kernel} {each.driver}")
     if details:
-        yield Bullets([f"{name}: {word}: {detail} ({', '.join(at)})" for (name, word, detail), at in details.items()])
-    days = dict.fromkeys(f"{each.date}: `{each.command}`" for each in found.features)
-    yield Bullets(list(days))
+        yield Bullets([f"{name}: {word}: {at[0][1]} ({_places(at)})" for (name, word, _), at in details.items()])
+    days = sorted({each.date for each in found.features})
+    yield Paragraph(
+        f"Tried {' to '.join(dict.fromkeys((days[0], days[-1])))}; "
+        "`xdplab cost tester --kernel KERNEL --driver DRIVER --features` repeats a row."
+    )
+
+
+def _places(found: Sequence[tuple[str, str]]) -> str:
+    first, *others = (where for where, _ in found)
+    return f"{first}; likewise {', '.join(others)}" if others else first
+
+
+def _told(functions: Mapping[str, Feature]) -> list[Feature]:
+    """Those that do not just work; what there is no socket for has the reason of the socket, which is given once."""
+    sockets = functions[FEATURES[0]]
+    return [
+        each for each in functions.values()
+        if each.found not in WORKING and each.detail and (each is sockets or each.detail != sockets.detail)
+    ]  # fmt: skip
 
 
 def _batches(found: CostTable) -> str:
@@ -190,22 +234,27 @@ def _seeds(found: CostTable) -> str:
 
 
 def _between_kernels(found: CostTable) -> Iterator[Block]:
-    """What a forwarder takes more or less with the next kernel, the layers that make most of it, and known commits."""
+    """What a forwarder takes more or less with the next kernel, the layers that make most of it, and known commits.
+
+    Kernels that do not have a driver are passed over.
+    """
     kernels = list(dict.fromkeys(cell.kernel for cell in found.cells))
     rows = [["driver", "forwarder", "kernels", *_CHANGE, "known for it"]]
     commits: dict[str, str] = {}
     for driver, name in dict.fromkeys(
         (cell.driver, cell.forwarder) for cell in found.cells if cell.forwarder != TESTER
     ):
-        for one, two in pairwise(kernels):
-            old, new = found.cell(one, driver, name), found.cell(two, driver, name)
-            if old.instructions and new.instructions:
-                why = list(known.between(old, new))
-                commits |= {each.commit: each.words for each, _ in why}
-                named = ", ".join(f"{each.commit} {price:+,.0f}" for each, price in why)
-                rows.append([driver, new.title, f"{one} to {two}", *_change(old, new), named])
+        counted = [cell for kernel in kernels if (cell := found.cell(kernel, driver, name)).instructions]
+        for old, new in pairwise(counted):
+            if abs((new.instructions or 0.0) / (old.instructions or 1.0) - 1) < _LEAST_STEP:
+                continue
+            why = list(known.between(old, new))
+            commits |= {each.name: each.words for each, _ in why}
+            named = ", ".join(f"{each.name} {price:+,.0f}" for each, price in why)
+            rows.append([driver, new.title, f"{old.kernel} to {new.kernel}", *_change(old, new), named])
     if rows[1:]:
         yield Heading("From kernel to kernel")
+        yield Paragraph(f"Steps below {100 * _LEAST_STEP:g} % are left out.")
         yield Table(rows)
     if commits:
         yield Bullets([f"{commit}: {words}" for commit, words in commits.items()])
@@ -239,10 +288,14 @@ def _change(old: Cell, new: Cell) -> tuple[str, str]:
 def _events(found: CostTable, columns: Sequence[tuple[str, str]]) -> Iterator[Block]:
     """What is counted beside instructions, where it is not the same with all drivers."""
     names = list(dict.fromkeys(event for cell in found.cells for event in cell.events))
-    rows = [["", *(f"{kernel}, {driver}" for kernel, driver in columns)]]
-    for forwarder, title in dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells):
-        cells = [found.cell(*column, forwarder).events for column in columns]
-        rows.append([title, *(" / ".join(_few(events[name]) for name in names if name in events) for events in cells)])
+    titles = list(dict.fromkeys((cell.forwarder, cell.title) for cell in found.cells))
+    rows = [["", *(title for _, title in titles)]]
+    for kernel, driver in columns:
+        cells = [found.cell(kernel, driver, forwarder).events for forwarder, _ in titles]
+        rows.append(
+            [f"{kernel}, {driver}"]
+            + [" / ".join(_few(events[name]) for name in names if name in events) for events in cells]
+        )
     if names:
         yield Heading(" / ".join(names).capitalize())
         yield Paragraph(

@@ -10,7 +10,14 @@ import pytest
 from lab import ovs_host
 from lab.ovs_host import ALL_KEYS, CONFIG, MakeDut, OvsHost, dut_maker, forwarder
 
-from xdplab.forwarders.ovs.readback import afxdp_show, coverage_totals, datapath_lookups, port_configs, rxq_places
+from xdplab.forwarders.ovs.readback import (
+    afxdp_show,
+    coverage_totals,
+    datapath_lookups,
+    free_mbufs,
+    port_configs,
+    rxq_places,
+)
 from xdplab.model import PointFailed
 
 
@@ -146,3 +153,25 @@ def test_a_line_that_lacks_a_field_fails(reader: Callable[[str], Any], text: str
     """It must not read as a port, a queue or an event that is not there."""
     with pytest.raises(PointFailed):
         reader(text)
+
+
+#: Of OVS-DPDK 3.1.0 with DPDK 22.11, but for the caches of other threads.
+_MEMPOOL = """\
+mempool <ovs6ffa666e00021580032768>@0x1101d2bc0
+  flags=10
+  size=32768
+  populated_size=32768
+  internal cache infos:
+    cache_size=512
+    cache_count[0]=0
+    cache_count[1]=513
+    total_cache_count=513
+  common_pool_count=32255
+  no statistics available
+"""
+
+
+def test_free_buffers_of_all_mempools() -> None:
+    assert free_mbufs(_MEMPOOL) == 32768
+    assert free_mbufs(_MEMPOOL + _MEMPOOL.replace("32255", "31000")) == 32768 + 31513
+    assert free_mbufs("") is None

@@ -303,3 +303,22 @@ def test_a_configuration_is_compared_with_what_a_vpp_had_in_use() -> None:
     wrong = rendered("startup.conf.j2", main_cpu=1, worker_cpus=[], **{**asked, "buffers": 40_000, "page_size": "2M"})
     found = contradictions(wrong + "\nheapsize { 1 }", "/r", in_use)
     assert [line.split(":")[0] for line in found] == ["buffers", "buffers", "cpu", "cpu", "heapsize"]
+
+
+def printing(text: str) -> VppControl:
+    """VPP's command line, with one answer."""
+    api = SimpleNamespace(cli_inband=lambda **fields: namedtuple("reply", "retval reply")(0, text))
+    client = SimpleNamespace(connect=lambda name: None, api=api)
+    return VppControl("api", "stats", lambda _: client)
+
+
+@pytest.mark.parametrize(("scenario", "free"), [("afpacket", 16_071), ("afxdp-acl", 15_371)])
+def test_free_buffers_are_read(scenario: str, free: int) -> None:
+    lines = Playback(NEWEST / f"{scenario}.json.xz").recorded["in_use"]["show buffers"]
+    assert printing("\n".join(lines)).free_buffers() == free
+
+
+@pytest.mark.parametrize("text", ["", "show buffers: unknown input", "Pool Name Index Total Avail Cached Used"])
+def test_what_tells_of_no_buffers_is_refused(text: str) -> None:
+    with pytest.raises(PointFailed, match="VPP: show buffers: not understood"):
+        printing(text).free_buffers()

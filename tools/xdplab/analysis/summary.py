@@ -135,6 +135,7 @@ def _summary(
         pausing=_pausing(run, point, trials),
         flows=flows.number,
         worst_flows=flows.worst,
+        free_buffers=_free_buffers(trials),
         datapath=datapath_stats(chosen or _steps(trials)),
         new_flows=new_flows_of(chosen) if point.traffic.new_flows_pps else None,
         planned=run.study.repetitions,
@@ -178,6 +179,16 @@ def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
         )
         if count
     )
+
+
+def _free_buffers(trials: Sequence[TrialRecord]) -> tuple[int, int] | None:
+    by_repetition: dict[int, list[tuple[int, int]]] = {}
+    for trial in trials:
+        if trial.free_buffers:
+            by_repetition.setdefault(trial.repetition, []).append(trial.free_buffers)
+    ends = [(known[0][0], known[-1][1]) for known in by_repetition.values()]
+    first, last = max(ends, key=lambda pair: pair[0] - pair[1], default=(0, 0))
+    return (first, last) if last < first else None
 
 
 def _pausing(run: RunRecord, point: Point, trials: Iterable[TrialRecord]) -> tuple[str, ...]:

@@ -66,6 +66,8 @@ def _of_trial(trial: TrialRecord, stands: bool) -> str:
     notes += f"; {in_xdp.text()}" if (in_xdp := offloaded([trial])) else ""
     met = datapath_stats([trial])
     notes += f"; {met.text()}" if met and met.text() else ""
+    if trial.free_buffers and trial.free_buffers[1] < trial.free_buffers[0]:
+        notes += f"; free buffers {trial.free_buffers[0]:,} to {trial.free_buffers[1]:,}"
     used = "; is used" if stands else ""
     return f"{where}{what}: {frames}{notes}; {status}{used}"
 

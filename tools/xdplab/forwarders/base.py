@@ -195,6 +195,14 @@ class Counting(Protocol):
 
 
 @runtime_checkable
+class Pooled(Protocol):
+    """Its frames are in buffers of its own."""
+
+    def free_buffers(self) -> int | None:
+        """Those that hold no frame and are in no ring, of all pools; None: it does not say."""
+
+
+@runtime_checkable
 class RuleCounting(Protocol):
     """It tells how many rules it has."""
 

@@ -121,6 +121,9 @@ class PointSummary(Model):
     tx_drops: int = 0
     #: Ports of its path whose pause frames are on, with their interfaces.
     pausing: tuple[str, ...] = ()
+    #: Free buffers of its pools before the first and after the last trial of the repetition in which they fell most;
+    #: None where they did not, or it does not say.
+    free_buffers: tuple[int, int] | None = None
     #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
     datapath: DatapathStats | None = None
     #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from xdplab.forwarders import Dut, Forwarder
-from xdplab.forwarders.base import UNPROVEN, Counting, mode_in_use, sockets_in_use
+from xdplab.forwarders.base import UNPROVEN, Counting, Pooled, mode_in_use, sockets_in_use
 from xdplab.hosts.complaints import advised, complaints, last_words
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
@@ -412,6 +412,8 @@ class PointSession:
             mode[UNPROVEN] = [*mode.get(UNPROVEN, ()), *unproven]
         counting = self._forwarder if isinstance(self._forwarder, Counting) else None
         counters = counting.monotonic(counting.counters()) if counting else None
+        pool = self._forwarder if isinstance(self._forwarder, Pooled) else None
+        free = pool.free_buffers() if pool else None
         before = snapshot(self._forwarder, self._dut)
         started_ns = self._started_ns
         result, figures = take()
@@ -425,6 +427,7 @@ class PointSession:
         if result.restart_own_ns is not None:
             counters = None  # some of them were reset meanwhile, and nothing says which
         now = counting.counters() if counting else {}
+        left = pool.free_buffers() if pool else None
         use = between(before, after)
         disturbance = taken_away(result, use, self._dut)
         # else the process that ended took its time with it, or the CPUs are another machine's
@@ -452,6 +455,7 @@ class PointSession:
             sender_full=sender_full(result, self._dut, self._calibration),
             cpu=cpu,
             counters=now,
+            free_buffers=None if free is None or left is None else (free, left),
             increments=added(counters, counting.monotonic(now)) if counting and counters is not None else {},
             knobs=self._settings.read_back(),
         )

@@ -493,6 +493,10 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
     def threads(self, layout: CpuLayout) -> MainThread:
         return PmdThreads(self.options, layout)
 
+    def free_buffers(self) -> int | None:
+        """Of all mempools."""
+        return readback.free_mbufs(self.instance.control("netdev-dpdk/get-mempool-info"))
+
     def in_words(self) -> tuple[str, frozenset[str]]:
         return self.options.in_words(self.plain)
 

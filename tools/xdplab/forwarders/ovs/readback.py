@@ -116,6 +116,12 @@ def drops(coverage_show: str) -> dict[str, int]:
     return {str(event["name"]): int(event["total"] or 0) for event in _DROP.each(coverage_show)}
 
 
+def free_mbufs(mempool_info: str) -> int | None:
+    """Of all mempools, of `netdev-dpdk/get-mempool-info` (DPDK's rte_mempool_dump); None where it tells of none."""
+    found = re.findall(r"^ *(?:total_cache_count|common_pool_count)=(\d+)$", mempool_info, re.MULTILINE)
+    return sum(map(int, found)) if found else None
+
+
 def rules_without_output(dump_flows: str) -> dict[str, int]:
     """Rule of which frames go nowhere -> how many have met it, of `ovs-ofctl dump-flows`."""
     found = {}

@@ -33,6 +33,7 @@ _MEANINGS = {
     -165: "there is more",
 }
 _REPLY_TIMEOUT_S = 5.0
+_BUFFERS, _POOL_COLUMNS = "show buffers", ["Total", "Avail", "Cached", "Used"]
 _STATISTICS = ("rx", "tx", "drops", "rx-miss", "rx-error", "tx-error", "rx-no-buf", "punt")
 
 
@@ -178,6 +179,18 @@ class VppControl:
         with _as_point_failed("read the statistics"):
             found = self._settled_reader().set_errors()
             return {name.removeprefix("/err/"): int(value) for name, value in found.items()}
+
+    def free_buffers(self) -> int:
+        """Of all pools: those that are in no ring and hold no frame (`format_vlib_buffer_pool` of vlib/buffer.c).
+
+        Raises:
+            PointFailed: what VPP prints is not understood.
+        """
+        text = self.cli(_BUFFERS)
+        head, *pools = [line for line in text.splitlines() if line.strip()] or [""]
+        if head.split()[-4:] != _POOL_COLUMNS or not pools:
+            raise PointFailed(f"VPP: {_BUFFERS}: not understood: {text.strip()!r}")
+        return sum(int(avail) + int(cached) for *_, avail, cached, _used in (line.split() for line in pools))
 
     def close(self) -> None:
         """Leave; a VPP that is gone is no error."""

@@ -67,7 +67,7 @@ cost: setup # instructions per forwarded frame, in emulated guests, 20 minutes: 
 	mkdir -p build
 	.venv/bin/xdplab cost $(COST) --json build/cost.json --markdown build/cost.md
 
-LEDGER ?= xdp linux-bridge ovs-kernel xsk testpmd:busy_budget=0 ovs-afxdp ovs-afxdp:build=patched ovs-afxdp:flow_offload=true \
+LEDGER ?= xdp linux-bridge ovs-kernel xsk testpmd:busy_budget=0 ovs-afxdp ovs-afxdp:build=patched ovs-afxdp:flow_offload=true vpp-afxdp \
 	--kernel 6.1 --kernel 6.12 --kernel 7.2 --driver veth --driver virtio --driver igb --driver igb-zc --seeds 1
 # a cell that fails is a line of the table, and its exit code 1
 ledger: setup # cost and working functions of kernels, drivers and switches, as a page: docs/cost.md; goes on where it was ended

@@ -14,6 +14,9 @@ from xdplab.model import DoesNotCompile, InputError, Unsupported
 from xdplab_cost import debian, kernels
 from xdplab_cost.lane import lane
 
+lane()
+from private_apt import AptError  # noqa: E402 - of ci, whose folder is on the path from now on
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -49,6 +52,16 @@ def test_a_source_tree_is_built_as_it_is_and_as_its_commits_are(tree: Path) -> N
     assert committed["version"] == changed["version"]  # one configuration
     assert committed["version"].startswith("config ")
     assert (tree / "net/xdp/xsk.c").read_text(encoding="ascii") == "two"
+
+
+def test_a_later_commit_of_a_shallow_tree_is_fetched(tree: Path, tmp_path: Path) -> None:
+    """A clone of a shallow tree does not have its objects."""
+    shallow = tmp_path / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{tree}", shallow], check=True)
+    assert made(f"{shallow}@HEAD")[1].endswith(b"one")
+    (shallow / "net/xdp/xsk.c").write_text("two", encoding="ascii")
+    git(shallow, "commit", "-q", "-a", "-m", "two")
+    assert made(f"{shallow}@HEAD")[1].endswith(b"two")
 
 
 def test_what_does_not_compile_says_the_compilers_first_error(tree: Path) -> None:
@@ -103,13 +116,17 @@ class Apt:
     """apt with some packages, in the words of apt 2.6 (recorded on Debian 12)."""
 
     def __init__(self, work: Path, packages: dict[str, str]) -> None:
-        self.work, self.packages = work, packages
+        self.work, self.packages, self.gone = work, packages, {""}
         work.mkdir()
 
     def run(self, program: str, *arguments: str) -> str:
         if program == "apt-get":
             assert arguments[0] == "download"
-            package(self.work, arguments[1], image="image" in arguments[1], modules="modules" in arguments[1])
+            name = arguments[1]
+            if name in self.gone:
+                raise AptError(f"E: Can't find a source to download version '1' of '{name}:amd64'")
+            whole = not any("binary" in each for each in self.packages.values())
+            package(self.work, name, image="binary" in name or whole, modules="modules" in name or whole)
             return ""
         wanted = re.compile(arguments[-1])
         if arguments[0] == "show":
@@ -123,20 +140,24 @@ def apts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Apt, Apt]:
         *(f"linux-image-6.1.0-{abi}{kind}-amd64" for abi in (9, 55) for kind in ("", "-cloud", "-rt")),
         "linux-image-amd64",
     ]
-    other = "linux-base-7.2.11+deb13-amd64 (= 7.2.11-1), linux-modules-7.2.11+deb13-amd64 (= 7.2.11-1)"
+    other = ", ".join(f"linux-{part}-7.2.11+deb13-amd64 (= 7.2.11-1)" for part in ("base", "binary", "modules"))
     suites = {
         "linux-image-6.12.90+deb12.1-amd64": "", "linux-image-6.12.101+deb12-amd64": "",
         "linux-image-7.2.11+deb13-amd64": other, "linux-image-6.1.0-9-amd64-unsigned": "",
     }  # fmt: skip
     both = Apt(tmp_path / "own", dict.fromkeys(own, "")), Apt(tmp_path / "suites", suites)
-    monkeypatch.setattr(debian, "_apts", lambda: both)
+    monkeypatch.setattr(debian, "_apt", dict(zip(("own", "suites"), both, strict=True)).__getitem__)
     return both
 
 
 def test_kernels_of_debian_by_their_age(apts: tuple[Apt, Apt]) -> None:
     all_of_them = ["6.1.0-9", "6.1.0-55", "6.12.90+deb12.1", "6.12.101+deb12", "7.2.11+deb13"]
     assert kernels.chosen_kernels(["debian"]) == all_of_them
-    assert kernels.chosen_kernels(["debian:6.1", "7.2", "6.1.0-55"]) == ["7.2", "6.1.0-9", "6.1.0-55"]
+    assert kernels.chosen_kernels(["debian:6.1", "7.2", "6.1.0-55"]) == ["6.1.0-9", "6.1.0-55", "7.2"]
+
+
+def test_a_gate_has_one_kernel_a_side(apts: tuple[Apt, Apt], capsys: pytest.CaptureFixture[str]) -> None:
+    inline(capsys, "gate", "xdp", "xsk", "--cost", "--kernel", "debian:6.1").refused("--kernel debian:6.1: several")
 
 
 def test_a_kernel_of_debian_is_fetched_once_with_its_parts(apts: tuple[Apt, Apt]) -> None:
@@ -145,6 +166,14 @@ def test_a_kernel_of_debian_is_fetched_once_with_its_parts(apts: tuple[Apt, Apt]
     assert image == header("9.9.2")
     assert said == ["fetching Debian's kernel 7.2.11+deb13; some 100 MB, once"]
     assert made("7.2.11+deb13") == (words, image, [])
+
+
+def test_a_kernel_that_is_only_installed_here_is_fetched_elsewhere(apts: tuple[Apt, Apt]) -> None:
+    own, suites = apts
+    name = "linux-image-7.2.11+deb13-amd64"
+    own.packages[name], own.gone = "", {name}
+    assert made("7.2.11+deb13")[0]["package"] == name
+    assert not list(suites.work.glob("*.deb"))
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,12 @@ from xdplab.runner import Listener as Listener
 from xdplab.testbed import Port as Port
 from xdplab.testers import Tester as Tester, TesterContext as TesterContext, make_tester as make_tester
 from xdplab.testers.base import RxChoice as RxChoice
-from xdplab.tools import cache_folder as cache_folder, checkout as checkout, project_root as project_root
+from xdplab.tools import (
+    cache_folder as cache_folder,
+    checkout as checkout,
+    project_root as project_root,
+    setup_command as setup_command,
+)
 
 read_study = app.read_study
 #: Of a sweep, one table for each path and traffic profile.

@@ -25,8 +25,10 @@ from xdplab.api import (
     forwarder_spec,
     make_forwarder,
     plain_name,
+    setup_command,
     vpp_configuration,
 )
+from xdplab_cost.debian import RELEASE, age
 from xdplab_cost.kernels import PINNED
 
 #: The tester alone: its frames are dropped where they first arrive. Every cell's cost is what is above it.
@@ -59,14 +61,14 @@ class Driver:
         name: As a user writes it.
         device: QEMU's device behind each port; "": veth pairs.
         zero_copy: Sockets must be zero-copy, else they are copy mode.
-        kernels: Of the lane, that have it; empty: all. One of the user's is tried.
+        since: The release of Linux that has it first. A kernel of the user's is tried.
         settings: Shell that sets a card up, whose name is `$1`.
     """
 
     name: str
     device: str = ""
     zero_copy: bool = False
-    kernels: frozenset[str] = frozenset()
+    since: tuple[int, int] = (0, 0)
     settings: str = "true"
 
 
@@ -80,7 +82,7 @@ DRIVERS = {
     for driver in (
         Driver("veth"),
         Driver("igb", "igb", settings=_UNTHROTTLED),
-        Driver("igb-zc", "igb", zero_copy=True, kernels=frozenset({"7.2"}), settings=_UNTHROTTLED),
+        Driver("igb-zc", "igb", zero_copy=True, since=(6, 14), settings=_UNTHROTTLED),
         # the device sends 100 ns later by the guest's clock, not when a thread of QEMU gets the CPU of this machine
         Driver("virtio", "virtio-net-pci,iommu_platform=on,ioeventfd=off,tx=timer,x-txtimer=100"),
     )
@@ -119,8 +121,8 @@ class InGuest:
 
     def unsupported(self, kernel: str, driver: Driver) -> str:
         """Why there is no such cell; "": there is."""
-        if driver.kernels and kernel in PINNED and kernel not in driver.kernels:
-            return "the kernel has no such mode of the driver"
+        if (kernel in PINNED or RELEASE.fullmatch(kernel)) and age(kernel)[:2] < driver.since:
+            return f"the driver has no such mode before Linux {driver.since[0]}.{driver.since[1]}"
         return "it has no AF_XDP socket" if driver.zero_copy and not self.sockets else self.reason
 
 
@@ -132,7 +134,7 @@ def program_here(name: str) -> str:
     """
     path = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
     if path is None:
-        raise Unsupported(f"{name} is not installed; `ci/setup` installs it")
+        raise Unsupported(f"{name} is not installed; `{setup_command()}` installs it")
     return path
 
 
@@ -251,7 +253,7 @@ def _dpdk(asked: Any, driver: Driver) -> tuple[dict[str, str], list[str]]:
     for name in (f"net_{asked.options.port}", "mempool_ring"):  # it looks for them when it starts
         found = [path for path in Path("/usr/lib").glob(f"*/dpdk/pmds-*/librte_{name}.so.*") if not path.is_symlink()]
         if not found:
-            raise Unsupported(f"DPDK's driver {name} is not installed; `ci/setup` installs it")
+            raise Unsupported(f"DPDK's driver {name} is not installed; `{setup_command()}` installs it")
         programs[str(found[0])] = str(found[0]).lstrip("/")
     copies = "" if driver.zero_copy or asked.options.port != "af_xdp" else ",force_copy=1"
     return programs, [f"{asked.options.virtual_device(index, port)}{copies}" for index, port in enumerate(_PORTS)]

@@ -4,8 +4,6 @@
 import functools
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +20,8 @@ RELEASE = re.compile(r"\d+\.\d+\.\d+(?:-\d+|\+deb\d+(?:\.\d+)?)")
 _IMAGE = re.compile(rf"linux-image-({RELEASE.pattern})-amd64")
 #: Of newer kernels the package of that name is empty, and needs those that have image and modules.
 _PARTS = re.compile(rf"linux-(?:binary|modules)-{RELEASE.pattern}-amd64")
+#: The machine's own apt, which has the suites that it uses and their security updates, and one of `_SUITES`.
+_PLACES = ("own", "suites")
 _SUITES = ("bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid", "experimental")
 
 
@@ -37,64 +37,64 @@ def releases(series: str) -> list[str]:
         InputError: There is none of the series.
         Unsupported: No mirror answers.
     """
-    with _named_errors():
-        lines = [line for apt in _apts() for line in apt.run("apt-cache", "search", "linux-image-").splitlines()]
+    failure = _failure()
+    try:
+        lines = [
+            line for each in _PLACES for line in _apt(each).run("apt-cache", "search", "linux-image-").splitlines()
+        ]
+    except failure as error:
+        raise Unsupported(f"kernels of Debian: {error}") from None
     found = {match[1] for line in lines if (match := _IMAGE.fullmatch(line.partition(" ")[0]))}
     begin = age(series)
     kept = sorted((each for each in found if age(each)[: len(begin)] == begin), key=age)
     if not kept:
-        raise InputError(
-            f"--kernel debian:{series}: Debian has none; there are {', '.join(sorted(found, key=age)) or 'none'}"
-        )
+        there = ", ".join(sorted(found, key=age)) or "none"
+        raise InputError(f"--kernel debian{series and ':'}{series}: Debian has none; there are {there}")
     return kept
 
 
 def fetch(release: str, folder: Path) -> list[Path]:
-    """Downloads its packages to a folder.
+    """Downloads its packages to a folder, from the first place that has them; the one of its name comes first.
 
     Raises:
         Unsupported: They are not to be had.
     """
-    with _named_errors():
-        for apt in _apts():
-            if _IMAGE.search(
-                apt.run("apt-cache", "search", "--names-only", f"^linux-image-{re.escape(release)}-amd64$")
-            ):
-                break
-        else:
-            raise Unsupported(f"Debian has no kernel {release} (any more); `--kernel debian` takes all that can be had")
-        image = f"linux-image-{release}-amd64"
-        needs = _PARTS.findall(apt.run("apt-cache", "show", image).partition("\n\n")[0])
-        for name in dict.fromkeys([image, *needs]):
-            apt.run("apt-get", "download", name)
-            for package in apt.work.glob("*.deb"):
-                package.rename(folder / package.name)
-    return sorted(folder.glob("*.deb"))
+    image, why, failure = f"linux-image-{release}-amd64", "", _failure()
+    for place in _PLACES:
+        try:
+            apt = _apt(place)
+            if not apt.run("apt-cache", "search", "--names-only", f"^{re.escape(image)}$").strip():
+                continue
+            needs = _PARTS.findall(apt.run("apt-cache", "show", image).partition("\n\n")[0])
+            for name in dict.fromkeys([image, *needs]):
+                apt.run("apt-get", "download", name)
+        except failure as error:  # one that is only installed here, or that this mirror has no more
+            why = f": {error}"
+            continue
+        for package in apt.work.glob("*.deb"):
+            package.rename(folder / package.name)
+        return sorted(folder.glob("*.deb"), key=lambda path: (not path.name.startswith(image), path.name))
+    raise Unsupported(f"Debian has no kernel {release} (any more){why}; `--kernel debian` takes all that can be had")
 
 
-@contextmanager
-def _named_errors() -> Iterator[None]:
+def _failure() -> type[Exception]:
     lane()
     from private_apt import AptError
 
-    try:
-        yield
-    except AptError as error:
-        raise Unsupported(f"kernels of Debian: {error}") from None
+    return AptError
 
 
 @functools.cache
-def _apts() -> "tuple[PrivateApt, ...]":
-    """The machine's own, which has the suites that it uses and their security updates, and one of several suites."""
+def _apt(place: str) -> "PrivateApt":
     from private_apt import PrivateApt
 
-    scratch = Path(_scratch().name)
-    own = PrivateApt(scratch / "own", ())
-    own.work.mkdir()
-    (own.work / "apt.conf").touch()
-    suites = PrivateApt(scratch / "suites", _SUITES)
-    suites.update()
-    return own, suites
+    apt = PrivateApt(Path(_scratch().name) / place, _SUITES)
+    if place == "own":
+        apt.work.mkdir()
+        (apt.work / "apt.conf").touch()
+    else:
+        apt.update()
+    return apt
 
 
 @functools.cache

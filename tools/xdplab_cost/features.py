@@ -331,7 +331,7 @@ def try_features(
         say: Called with a line.
         kept: What is in the cache is taken from there.
     """
-    command = f"xdplab cost tester --kernel {kernel} --driver {driver_name} --features"
+    command = f"xdplab cost tester --kernel {shlex.quote(kernel)} --driver {driver_name} --features"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
 
     def feature(name: str, found: str, detail: str, date: str) -> Feature:

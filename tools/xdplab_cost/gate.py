@@ -43,7 +43,9 @@ def judge_cost(
     """
     if len(kernels) > 2:
         raise InputError(f"--kernel: {len(kernels)} of them, but a gate has one for both, or one for each")
-    chosen_kernels(kernels)
+    for name in kernels:
+        if chosen_kernels([name]) != [name]:
+            raise InputError(f"--kernel {name}: several, but a gate has one for both, or one for each")
     drivers = chosen([driver], [*DRIVERS], "driver")
     sides = list(zip((kernels[0], kernels[-1]), (base, new), strict=True))
     cells = []

@@ -56,20 +56,23 @@ class _Source:
 
 
 def chosen_kernels(names: Sequence[str]) -> list[str]:
-    """Those that were asked for, each once: the lane's in the order of tables, then the user's as they were given.
+    """Those that were asked for, each once: Debian's, pinned and others, by age, then the rest as they were given.
 
     Raises:
         InputError: one is neither.
         Unsupported: Debian's are asked for, and no mirror answers.
     """
+    of_debian: set[str] = set()
     others: list[str] = []
     for name in dict.fromkeys(names):
         if series := debian.ALL.fullmatch(name):
-            others += debian.releases(series[1] or "")
-        elif name not in PINNED:
+            of_debian.update(debian.releases(series[1] or ""))
+        elif name in PINNED or debian.RELEASE.fullmatch(name):
+            of_debian.add(name)
+        else:
             _read(name)
             others.append(name)
-    return [*(name for name in PINNED if name in names), *dict.fromkeys(others)]
+    return [*sorted(of_debian, key=debian.age), *others]
 
 
 def obtain(name: str, say: Callable[[str], None]) -> "Artefact":
@@ -259,6 +262,8 @@ def _checked_out(source: _Source, tree: Path) -> Path:
             ["git", "clone", "--quiet", "--shared", "--no-checkout", str(source.tree), str(tree)],
             f"clone of {source.tree}",
         )
+    if _git(tree, "cat-file", "--batch-check", given=source.ref).endswith(" missing"):  # the clone of a shallow tree
+        _git(tree, "fetch", "--quiet", str(source.tree), source.ref)
     _git(tree, "checkout", "--quiet", "--force", "--detach", source.ref)
     return tree
 
@@ -292,14 +297,14 @@ def _make(name: str, argv: Sequence[str], log: Path) -> None:
 _ERROR = re.compile(r"error:|\*\*\*|fatal:|not clean")
 
 
-def _git(tree: Path, *words: str, error: str = "") -> str:
-    return _run(["git", "-C", str(tree), *words], error or f"git {words[0]} in {tree}").strip()
+def _git(tree: Path, *words: str, error: str = "", given: str = "") -> str:
+    return _run(["git", "-C", str(tree), *words], error or f"git {words[0]} in {tree}", given).strip()
 
 
-def _run(argv: Sequence[str], what: str) -> str:
+def _run(argv: Sequence[str], what: str, given: str = "") -> str:
     """Raises: InputError: it fails; `what` and its last line."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_STEP_LIMIT_S, check=False)
+        done = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=_STEP_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{what}: {error}") from None
     if done.returncode:

@@ -54,7 +54,8 @@ def between(old: Cell, new: Cell) -> Iterator[tuple[Known, float]]:
     """Those between the kernels of two cells of a forwarder, with their price."""
     for known in KNOWN:
         price = known.price(old, new)
-        if _release(old) < known.since <= _release(new) and abs(price) >= _LEAST:
+        before, after = _release(old), _release(new)
+        if before and after and before < known.since <= after and abs(price) >= _LEAST:
             yield known, price
 
 

@@ -32,7 +32,7 @@ MAX_DISAGREEMENT = 0.005
 #: instructions), and a frame that goes through one takes 400.
 MAX_BYPASSED = 40
 #: Instructions per frame; functions with fewer of them are not kept.
-_LEAST = 10
+_LEAST = 1
 #: What is kept of a boot was read by this code, and another reads it anew.
 _READ_BY = hashlib.sha256(Path(__file__).with_name("layers.py").read_bytes()).hexdigest()[:8]
 #: Why the tester alone is not measured.
@@ -176,13 +176,13 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     symbols = {kernel: kernel_symbols(each, say) for kernel, each in booted.items()}
     found = _boot_all(asked, symbols, wanted, say)
     alone = {(each.kernel, each.driver): found[id(each)] for each in asked if each.name == TESTER}
-    cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver], wanted.batch) for each in asked]
+    cells = [_cell(each, found[id(each)], alone[each.kernel, each.driver], wanted) for each in asked]
     tried = _try_all(made, wanted, say) if wanted.features else []
     emulators = [_packages(each.emulator)[0] for each in made.values() if not isinstance(each, str)]
-    words = [f"--kernel {kernel}" for kernel in wanted.kernels] + [f"--driver {driver}" for driver in wanted.drivers]
-    seeds = [] if len(wanted.seeds) == len(Wanted.seeds) else [f"--seeds {len(wanted.seeds)}"]
-    words += batch_words(wanted.batch)
-    words += [*seeds, *(["--features"] if wanted.features else [])]
+    words = [f"--kernel {shlex.quote(kernel)}" for kernel in wanted.kernels] + [
+        f"--driver {driver}" for driver in wanted.drivers
+    ]
+    words += [*more_words(wanted.batch, len(wanted.seeds)), *(["--features"] if wanted.features else [])]
     return CostTable(
         batch=wanted.batch,
         emulator=next(iter(emulators), ""), machine=cpu_model(LocalHost()), cells=tuple(cells), features=tuple(tried),
@@ -193,6 +193,11 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
 def batch_words(batch: int) -> list[str]:
     """`--batch N` where it is not the usual one."""
     return [] if batch == BATCH else [f"--batch {batch}"]
+
+
+def more_words(batch: int, seeds: int) -> list[str]:
+    """Likewise, and `--seeds N`."""
+    return [*batch_words(batch), *([] if seeds == len(Wanted.seeds) else [f"--seeds {seeds}"])]
 
 
 def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
@@ -236,7 +241,7 @@ def _boot_all(
             if isinstance(known, str):
                 raise CellFailed(known)
             cost, seconds = cost_at(each.guests[number], known, kept=wanted.kept)
-        except CellFailed as error:
+        except (CellFailed, Unsupported) as error:  # a tool of this machine's is missing, too
             found[id(each)][number] = str(error)
             said = f"failed: {error}"
         except BaseException:
@@ -328,7 +333,7 @@ def _packages(folder: Path) -> list[str]:
     return [f"{pin['package']} {pin['version']}" for pin in pins]
 
 
-def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str], batch: int) -> Cell:
+def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str], wanted: Wanted) -> Cell:
     """Of what its guests counted, and of what the tester alone takes with the same seeds."""
     words = shlex.join(["xdplab", "cost", asked.name, "--kernel", asked.kernel, "--driver", asked.driver])
     head: dict[str, Any] = {
@@ -336,7 +341,7 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str],
         "driver": asked.driver,
         "forwarder": asked.name,
         "title": asked.forwarder.title,
-        "command": " ".join([words, *batch_words(batch)]),
+        "command": " ".join([words, *more_words(wanted.batch, len(wanted.seeds))]),
     }
     if asked.reason:
         return Cell(**head, status="unsupported", reason=asked.reason)

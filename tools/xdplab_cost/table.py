@@ -21,7 +21,7 @@ NOT_IN_IT = (
     "has the only CPU just while it has frames. These figures do not say which of two forwarders is faster."
 )
 
-#: More kernels than these have layers only of the first and the last.
+#: Where a table has more kernels, only the first and the last have their layers on the page.
 _MANY_KERNELS = 6
 #: Between two kernels, of a forwarder's instructions.
 _LEAST_STEP = 0.005
@@ -184,16 +184,13 @@ def _what_works(found: CostTable) -> Iterator[Block]:
     rows = [["", *FEATURES]]
     details: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for driver, kernels in by_driver.items():
-        found_in = {kernel: [its[name].found for name in FEATURES] for kernel, its in kernels.items()}
-        for words, alike in groupby(kernels, found_in.__getitem__):
-            first, *others = alike
+        alike = {kernel: [_in_words(its[name]) for name in FEATURES] for kernel, its in kernels.items()}
+        for _, same in groupby(kernels, alike.__getitem__):
+            first, *others = same
             where = f"{first} to {others[-1]}" if others else first
-            rows.append([f"{where}, {driver}", *words])
+            rows.append([f"{where}, {driver}", *(kernels[first][name].found for name in FEATURES)])
             for each in _told(kernels[first]):
-                alike_words = re.sub(r"\d+", "N", each.detail)
-                details.setdefault((each.feature, each.found, alike_words), []).append(
-                    (f"{where} {driver}", each.detail)
-                )
+                details.setdefault((each.feature, *_in_words(each)), []).append((f"{where} {driver}", each.detail))
     yield Table(rows)
     if details:
         yield Bullets([f"{name}: {word}: {at[0][1]} ({_places(at)})" for (name, word, _), at in details.items()])
@@ -204,9 +201,16 @@ def _what_works(found: CostTable) -> Iterator[Block]:
     )
 
 
+def _in_words(each: Feature) -> tuple[str, str]:
+    """What was found, and why, without the numbers of one guest."""
+    return each.found, "" if each.found in WORKING else re.sub(r"\d+", "N", each.detail)
+
+
 def _places(found: Sequence[tuple[str, str]]) -> str:
     first, *others = (where for where, _ in found)
-    return f"{first}; likewise {', '.join(others)}" if others else first
+    if len({detail for _, detail in found}) == 1:
+        return ", ".join([first, *others])
+    return f"{first}; likewise, with other numbers, {', '.join(others)}"
 
 
 def _told(functions: Mapping[str, Feature]) -> list[Feature]:
@@ -244,10 +248,7 @@ def _between_kernels(found: CostTable) -> Iterator[Block]:
     for driver, name in dict.fromkeys(
         (cell.driver, cell.forwarder) for cell in found.cells if cell.forwarder != TESTER
     ):
-        counted = [cell for kernel in kernels if (cell := found.cell(kernel, driver, name)).instructions]
-        for old, new in pairwise(counted):
-            if abs((new.instructions or 0.0) / (old.instructions or 1.0) - 1) < _LEAST_STEP:
-                continue
+        for old, new in _steps([found.cell(kernel, driver, name) for kernel in kernels]):
             why = list(known.between(old, new))
             commits |= {each.name: each.words for each, _ in why}
             named = ", ".join(f"{each.name} {price:+,.0f}" for each, price in why)
@@ -258,6 +259,18 @@ def _between_kernels(found: CostTable) -> Iterator[Block]:
         yield Table(rows)
     if commits:
         yield Bullets([f"{commit}: {words}" for commit, words in commits.items()])
+
+
+def _steps(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
+    """Of kernels in their order; many small ones that add up are one, from the last that is shown."""
+    counted = [cell for cell in cells if cell.instructions]
+    shown = counted[0] if counted else None
+    for old, new in pairwise(counted):
+        for before in (old, shown):
+            if before and before.instructions and abs((new.instructions or 0) / before.instructions - 1) >= _LEAST_STEP:
+                shown = new
+                yield before, new
+                break
 
 
 _CHANGE = ("change", "most of it")

@@ -30,7 +30,7 @@ def point_of(*free: int) -> PointSummary:
 
 @pytest.mark.parametrize(
     ("free", "found"),
-    [((12_000, 11_488, 8_928), (12_000, 8_928)), ((12_000, 12_100), None), ((12_000, 11_900, 12_000), None)],
+    [((12_000, 11_488, 8_928), (12_000, 8_928)), ((12_000, 12_100), None), ((12_000, 12_000, 12_000), None)],
 )
 def test_the_fall_over_all_trials_of_a_repetition_is_shown(
     free: tuple[int, ...], found: tuple[int, int] | None
@@ -38,9 +38,15 @@ def test_the_fall_over_all_trials_of_a_repetition_is_shown(
     assert point_of(*free).free_buffers == found
 
 
+def test_another_start_begins_with_all_of_them() -> None:
+    run, trials = measured(12_000, 11_000, 8_000)
+    fresh = [each.model_copy(update={"free_buffers": (12_000, 11_900)}) if each.trial else each for each in trials]
+    assert summarise(run, fresh)[0].free_buffers == (12_000, 11_000)
+
+
 def test_few_are_not_worth_a_word_many_are_a_remark_and_too_many_a_doubt() -> None:
     said = "fake's free buffers fell from 12,000 to {} within a repetition"
-    assert [*remarks_of_one(point_of(12_000, 11_500), "p50_us")] == []
+    assert [*remarks_of_one(point_of(12_000, 11_700), "p50_us")] == []
     fewer = point_of(12_000, 8_928)
     assert [*remarks_of_one(fewer, "p50_us")] == [said.format("8,928")]
     assert [*doubts_of_one(fewer, "p50_us")] == []
@@ -48,6 +54,7 @@ def test_few_are_not_worth_a_word_many_are_a_remark_and_too_many_a_doubt() -> No
     assert (comparison.blockers, comparison.remarks.count(said.format("8,928"))) == ((), 1)
     doubts = [*doubts_of_one(point_of(12_000, 2_900), "p50_us")]
     assert doubts == [f"{said.format('2,900')}: later trials may have had none to receive into"]
+    assert [*remarks_of_one(point_of(12_000, 2_900), "p50_us")] == []
 
 
 def test_each_trial_tells_its_own() -> None:

@@ -123,6 +123,10 @@ def test_each_verdict_has_its_exit_code(
         (["--max-slowdown", "0%"], "a share above 0 is expected"),
         (["--figure", "p51_us"], "figure p51_us: method latency has p50_us"),
         (["--json", "/nowhere/x.json"], "/nowhere/x.json: there is no folder /nowhere"),
+        (["--kernel", "7.2"], "--kernel: only with --cost"),
+        (["--driver", "igb", "--kernel", "7.2"], "--kernel, --driver: only with --cost"),
+        (["--cost"], "--testbed: only without --cost"),
+        (["--set", "frame_bytes=[64, 128]"], "2 settings of each forwarder: a gate judges one frame size"),
     ],
 )
 def test_bad_input_is_one_line(cli: Cli, options: list[str], words: str) -> None:

@@ -282,6 +282,9 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
     changes = {"repetitions": LOOKS[-1], **asked.changes, "forwarders": forwarders, "answer": [NEW, BASE]}
     prepared = prepare(read_study(find_study(asked.study), changes), asked.allowed_programs)
     check_figure(prepared.plan.method, asked.metric)
+    if (settings := len(prepared.plan.points) // len(labels)) > 1:
+        what = "a gate judges one frame size, load, path, pipeline and knob; give --set one value of each"
+        raise InputError(f"study {prepared.study.name}: {settings} settings of each forwarder: {what}")
     first_round = math.inf
 
     def verdict(folder: RunFolder, record: RunRecord) -> GateResult:

@@ -7,6 +7,8 @@ from typing import Any
 
 #: Seconds that the server may take to answer a command; its low-end mode answers from the core that also sends.
 ANSWER_TIMEOUT_S = 10
+# a server that takes turns with others is asleep meanwhile
+SILENCE_S = 600
 #: How much later than its schedule TRex may have sent it all.
 _LATE_S = 30.0
 _POLL_S = 0.01
@@ -41,7 +43,7 @@ class Client:
             async_port=async_port,
             verbose_level="none",
             sync_timeout=ANSWER_TIMEOUT_S,
-            async_timeout=ANSWER_TIMEOUT_S,
+            async_timeout=SILENCE_S,
         )
         try:
             client.connect()

@@ -14,8 +14,8 @@ from xdplab.stats.interval import MIN_ROUNDS
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95
-#: Share of the free buffers whose loss is worth a word, and what must be left of them.
-_BUFFERS_TELLING, _BUFFERS_SCARCE = 0.1, 0.25
+#: Shares of the free buffers: a fall that is told of, and what must be left.
+_BUFFERS_FELL, _BUFFERS_LEFT = 0.03, 0.25
 _ADVICE = "ask for less, or repeat on a quieter machine"
 
 
@@ -44,7 +44,7 @@ def doubts_of(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]],
                 blockers += short
             blockers += _left_out(side, figures, metric) if not short else []
             remarks += _of_loss(side, figures, metric)
-        remarks += filter(None, [_of_buffers(side)])
+        remarks += _of_buffers(side, scarce=False)
     blockers, remarks = [*dict.fromkeys(blockers)], [*dict.fromkeys(remarks)]  # of the testbed both say the same
     if figure(metric).at_load:
         blockers += _of_loads(sides)
@@ -71,18 +71,18 @@ def trusted_value(side: PointSummary, metric: str) -> float | None:
     return found.value if found and found.exact and not any(doubts_of_one(side, metric)) else None
 
 
-def _of_buffers(side: PointSummary) -> str:
-    """Of a pool that a repetition left with fewer free buffers: how many; "" where that is within what rings hold."""
+def _of_buffers(side: PointSummary, *, scarce: bool) -> list[str]:
+    """That a repetition left it fewer free buffers; `scarce`: so few that it may have lacked some."""
     first, last = side.free_buffers or (0, 0)
-    if last >= (1 - _BUFFERS_TELLING) * first:
-        return ""
-    return f"{side.forwarder}'s free buffers fell from {first:,} to {last:,} within a repetition"
+    if last >= (1 - _BUFFERS_FELL) * first or (last < _BUFFERS_LEFT * first) != scarce:
+        return []
+    return [f"{side.forwarder}'s free buffers fell from {first:,} to {last:,} within a repetition"]
 
 
 def remarks_of_one(side: PointSummary, metric: str) -> Iterator[str]:
     """What has to be said next to the figure of a point."""
     yield from _of_loss(side, searched(side, metric), metric)
-    yield from filter(None, [_of_buffers(side)])
+    yield from _of_buffers(side, scarce=False)
 
 
 def of_pause(ports: Sequence[str]) -> str:
@@ -113,8 +113,7 @@ def repetitions_without_samples(side: PointSummary) -> int:
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
         yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
-    if side.free_buffers and side.free_buffers[1] < _BUFFERS_SCARCE * side.free_buffers[0]:
-        yield f"{_of_buffers(side)}: later trials may have had none to receive into"
+    yield from (f"{each}: later trials may have had none to receive into" for each in _of_buffers(side, scarce=True))
     if side.beyond_window:
         late = f"{number_of(side.beyond_window, 'frame')} of {side.forwarder}'s arrived too late to be distinguished"
         yield f"{late} from copies, and are counted as lost"

@@ -182,11 +182,18 @@ def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
 
 
 def _free_buffers(trials: Sequence[TrialRecord]) -> tuple[int, int] | None:
-    by_repetition: dict[int, list[tuple[int, int]]] = {}
+    """Of one start of the forwarder: where there are more than the trial before has left, it was started anew."""
+    ends: list[tuple[int, int]] = []
+    repetition = None
     for trial in trials:
-        if trial.free_buffers:
-            by_repetition.setdefault(trial.repetition, []).append(trial.free_buffers)
-    ends = [(known[0][0], known[-1][1]) for known in by_repetition.values()]
+        free, restarted = trial.free_buffers, trial.result is not None and trial.result.restart_own_ns is not None
+        if free is None or restarted:
+            repetition = None
+        elif repetition == trial.repetition and free[0] <= ends[-1][1]:
+            ends[-1] = (ends[-1][0], free[1])
+        else:
+            ends.append(free)
+            repetition = trial.repetition
     first, last = max(ends, key=lambda pair: pair[0] - pair[1], default=(0, 0))
     return (first, last) if last < first else None
 

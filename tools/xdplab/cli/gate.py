@@ -36,7 +36,9 @@ Kernels = Annotated[
     list[str] | None,
     typer.Option("--kernel", help="kernel of the guests, with --cost (6.1), also source; twice: BASE's and NEW's"),
 ]
-Driver = Annotated[str, typer.Option(help="driver of the guests, with --cost: veth, igb, igb-zc, virtio")]
+Driver = Annotated[
+    str | None, typer.Option(help="driver of the guests, with --cost: veth, igb, igb-zc, virtio (default: veth)")
+]
 
 
 def gate(
@@ -56,7 +58,7 @@ def gate(
     ktap: Annotated[Path | None, typer.Option(help="write it as KTAP")] = None,
     cost: ByCost = False,
     kernel: Kernels = None,
-    driver: Driver = "veth",
+    driver: Driver = None,
     results: Results = None,
 ) -> None:
     """Say whether NEW is slower than BASE: both are measured interleaved, in rounds, until it is certain.
@@ -74,15 +76,16 @@ def gate(
     from xdplab.model import InputError
     from xdplab.report.exports import gate as forms
 
-    for path in filter(None, (junit, json_, markdown, bencher, ktap)):
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}")
+    _check_files(junit, json_, markdown, bencher, ktap)
+    unused = {"--set": set_, "--testbed": testbed} if cost else {"--kernel": kernel, "--driver": driver}
+    if asked := [option for option, value in unused.items() if value]:
+        raise InputError(f"{', '.join(asked)}: only {'without' if cost else 'with'} --cost")
     changes, allowed = _changes(set_, testbed), allow_program or ()
     ratio = _ratio(max_slowdown)
 
     def judge() -> "GateResult":
         if cost:
-            return counted(base, new, ratio, kernel or ["6.1"], driver)
+            return counted(base, new, ratio, kernel or ["6.1"], driver or "veth")
         return measured(Gate(base, new, ratio, study, metric, limit_s, changes, allowed), results)
 
     found = _verdict(judge)
@@ -97,6 +100,14 @@ def gate(
         if file:
             file.write_text(form(found), encoding="utf-8")
     raise typer.Exit(found.exit_code)
+
+
+def _check_files(*paths: Path | None) -> None:
+    from xdplab.model import InputError
+
+    for path in filter(None, paths):
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}")
 
 
 def _verdict(judge: Callable[[], "GateResult"]) -> "GateResult":

@@ -7,6 +7,7 @@ its own way through two AF_PACKET rings. The calibration on the direct link says
 """
 
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -78,8 +79,39 @@ class TrexOptions(RawOptions):
     top_pps: float | None = Field(default=None, gt=0)
 
 
+class _Session:
+    """A server and the bridge to it, of two ports: from trial to trial."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.server: Server | None = None
+        self.bridge: Bridge | None = None
+        self.ports: tuple[Port, Port] | None = None
+        self.facts: dict[str, Any] = {}
+        self.napi = ExitStack()
+
+    def sleep(self) -> None:
+        """A server that nobody asks looks for frames all the same, with the CPU of the one that is asked."""
+        if self.server is not None:
+            self.server.signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        if self.server is not None:
+            self.server.signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End bridge and server, and put NAPI back."""
+        self.wake()
+        running = [each.stop for each in (self.bridge, self.server) if each is not None]
+        self.bridge = self.server = self.ports = None
+        do_each("trex", *running, self.napi.close)
+
+
 class Trex(Tester):
-    """Keeps its server and bridge from trial to trial, as long as the ports stay the same."""
+    """Keeps a server and a bridge for two ports from trial to trial.
+
+    Where forwarders take turns there is one for each, and all but one are asleep; else they are for the last ports.
+    """
 
     name: ClassVar[str] = "trex"
     options_model: ClassVar[type[Model]] = TrexOptions
@@ -102,11 +134,9 @@ class Trex(Tester):
         self.histograms = True
         self._testbed: TestbedSpec | None = None
         self._address = "127.0.0.1"
-        self._server: Server | None = None
-        self._bridge: Bridge | None = None
-        self._ports: tuple[Port, Port] | None = None
-        self._napi = ExitStack()
-        self._server_facts: dict[str, Any] = {}
+        self._now = _Session()
+        #: Of forwarders that take turns, by what they call their ports.
+        self._sessions: dict[tuple[str, ...], _Session] = {}
         self._top_pps = self.options.top_pps or _TOP_PPS
 
     def find_top_rate(self, send: Callable[[float], TrialResult]) -> None:
@@ -139,7 +169,7 @@ class Trex(Tester):
             return None
         if testbed.ports["a0"].trex is not None:
             self._address = address(testbed)
-            return None if self._server is not None else why_not_startable(testbed)
+            return None if self._now.server is not None else why_not_startable(testbed)
         if not isinstance(testbed.tester_host, LocalHost):
             return (
                 f"a TRex server is started on this machine only, and the tester's ports are on "
@@ -180,18 +210,18 @@ class Trex(Tester):
         try:
             return self._run(context, trial)
         except XdplabError as exc:
-            why = self._server.why_silent() if self._server is not None else None
-            ended = self.server_ended()
-            self.close()
+            server, ended = self._now.server, self.server_ended()
+            why = server.why_silent() if server is not None else None
+            self._now.close()
             if why:
                 raise PointFailed(why if str(exc) in (ended, why) else f"{why}; {exc}") from None
             raise
 
     def close(self) -> None:
-        """End bridge and server, and put NAPI back."""
-        running = [each.stop for each in (self._bridge, self._server) if each is not None]
-        self._bridge = self._server = self._ports = None
-        do_each(self.name, *running, self._napi.close)
+        """End bridges and servers, and put NAPI back."""
+        sessions = {id(each): each for each in (self._now, *self._sessions.values())}
+        self._now, self._sessions = _Session(), {}
+        do_each(self.name, *(each.close for each in sessions.values()))
 
     @classmethod
     def versions(cls, host: Host) -> Mapping[str, str]:
@@ -206,9 +236,9 @@ class Trex(Tester):
             for place, stream in enumerate(trial.streams)
         ]
         self._connect(context, numbers, streams[0]["frame"])
-        assert self._bridge is not None
+        assert self._now.bridge is not None
         before = self._uses()
-        report = self._bridge.ask(
+        report = self._now.bridge.ask(
             "trial",
             timeout_s=_ANSWER_TIMEOUT_S + trial.warmup_s + trial.duration_s + trial.drain_s,
             well=lambda: context.check_alive() or self.server_ended(),
@@ -220,7 +250,7 @@ class Trex(Tester):
         after = self._uses()
         result = trial_result(trial, report, [stream["port"] for stream in streams])
         threads = after.keys() & before.keys()
-        server = self._server_facts
+        server = self._now.facts
         return result.model_copy(
             update={
                 "sender": f"trex {server['version']} over {'+'.join(sorted(set(server['drivers'])))}",
@@ -231,7 +261,7 @@ class Trex(Tester):
                 "nonvoluntary_switches": sum(
                     after[tid].nonvoluntary_switches - before[tid].nonvoluntary_switches for tid in threads
                 ),
-                "detail": {**result.detail, **self._server_facts},
+                "detail": {**result.detail, **self._now.facts},
             }
         )
 
@@ -241,14 +271,14 @@ class Trex(Tester):
         if ports[0].trex is None:
             return super().macs(context)
         try:
-            self._bridge, address = self.start(context, ports, self._folder(context))
-            found = self._bridge.ask(
+            self._now.bridge, address = self.start(context, ports, self._folder(context))
+            found = self._now.bridge.ask(
                 "ports", timeout_s=_ANSWER_TIMEOUT_S, well=context.check_alive, **self._where(address)
             )
         finally:
-            if self._bridge is not None:
-                self._bridge.stop()
-            self._bridge = None
+            if self._now.bridge is not None:
+                self._now.bridge.stop()
+            self._now.bridge = None
         there = {port["index"]: str(port["src_mac"]).lower() for port in found["ports"]}
         missing = [number for number in numbers if number not in there]
         if missing:
@@ -265,10 +295,9 @@ class Trex(Tester):
         sync_port, async_port = (*map(int, tcp_ports), *(SYNC_PORT, ASYNC_PORT)[len(tcp_ports) :])
         return {"server": name, "sync_port": sync_port, "async_port": async_port, "user": self.options.user}
 
-    @staticmethod
-    def _folder(context: TesterContext) -> Path:
-        """A fresh one on this machine."""
-        folder = context.workdir.with_suffix(".trex")
+    def _folder(self, context: TesterContext) -> Path:
+        """A fresh one on this machine, for each session."""
+        folder = context.workdir.with_suffix(f".trex{self._now.number or ''}")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
         return folder
@@ -276,14 +305,14 @@ class Trex(Tester):
     def _connect(self, context: TesterContext, numbers: list[int], frame: str) -> None:
         """Server, bridge and ports for these ports, unless they are there already."""
         ports = (context.ports.first, context.ports.last)
-        if self._bridge is not None and self._ports == ports:
-            return
         if ports[0].trex is None:  # a server of cards has all of them
-            self.close()
-        elif self._bridge is not None:
-            self._bridge.stop()
-        self._bridge, address = self.start(context, ports, self._folder(context))
-        self._server_facts = self._bridge.ask(
+            self._turn_to(ports, beside=context.beside)
+        if self._now.bridge is not None and self._now.ports == ports:
+            return
+        if self._now.bridge is not None:
+            self._now.bridge.stop()
+        self._now.bridge, address = self.start(context, ports, self._folder(context))
+        self._now.facts = self._now.bridge.ask(
             "connect",
             timeout_s=_ANSWER_TIMEOUT_S,
             well=context.check_alive,
@@ -291,9 +320,18 @@ class Trex(Tester):
             ports=numbers,
             frame=frame,
         )
-        if self._server is not None:
-            self._server_facts = {**self._server_facts, "server_start_s": round(self._server.start_s, 2)}
-        self._ports = ports
+        if self._now.server is not None:
+            self._now.facts = {**self._now.facts, "server_start_s": round(self._now.server.start_s, 2)}
+        self._now.ports = ports
+
+    def _turn_to(self, ports: tuple[Port, Port], *, beside: bool) -> None:
+        if beside:
+            self._now.sleep()
+            ends = tuple(f"{each.netns} {each.ifname}" for each in ports)
+            self._now = self._sessions.setdefault(ends, _Session(len(self._sessions) + 1))
+            self._now.wake()
+        elif self._now.ports != ports:
+            self.close()
 
     def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
         """A bridge, and the address of the server that it shall talk to, which is started unless it runs already."""
@@ -304,17 +342,17 @@ class Trex(Tester):
         if not address and ports[0].trex is not None:
             assert self._testbed is not None  # asked by `unsupported`
             address = self._address
-            if self._server is None:
-                self._server = CardsServer(
+            if self._now.server is None:
+                self._now.server = CardsServer(
                     context.host, self._testbed, context.workdir.parent, histograms=self.histograms
                 )
-                self._server.start(folder, context.check_alive)
+                self._now.server.start(folder, context.check_alive)
         elif not address:
             if context.rx_program == _WITH_NAPI:
-                self._napi.enter_context(
+                self._now.napi.enter_context(
                     napi_on([(port.host, port.ifname) for port in ports if port.netns is not None])
                 )
-            self._server = TrexServer(
+            self._now.server = TrexServer(
                 installation,
                 ports,
                 context.layout,
@@ -322,14 +360,14 @@ class Trex(Tester):
                 self.histograms,
                 self.options.raw_of("config"),
             )
-            self._server.start(folder, context.check_alive)
+            self._now.server.start(folder, context.check_alive)
             assert isinstance(ports[0].host, LocalHost)
             host, address = ports[0].host, "127.0.0.1"
         return Bridge(host, bridge_command(installation.libraries, self.record), folder / "bridge.log"), address
 
     def server_ended(self) -> str | None:
         """How a server of our own has ended; None while it runs, or when it is not ours."""
-        return self._server.ended() if self._server is not None else None
+        return self._now.server.ended() if self._now.server is not None else None
 
     def _described(
         self, stream: StreamSpec, place: int, ports: TesterPorts, duration_s: float, numbers: list[int]
@@ -351,25 +389,25 @@ class Trex(Tester):
 
     def _uses(self) -> dict[int, Any]:
         """Scheduler facts of the server's threads, so far."""
-        if self._server is None:
+        if self._now.server is None:
             return {}
         uses = {}
-        for tid in self._server.threads():
+        for tid in self._now.server.threads():
             try:
-                uses[tid] = thread_use(self._server.host, self._server.pid, tid)
+                uses[tid] = thread_use(self._now.server.host, self._now.server.pid, tid)
             except XdplabError:
                 continue
         return uses
 
     def _how(self) -> str:
-        if self._server is None:
+        if self._now.server is None:
             return f"a running server at {self.options.server}"
-        if isinstance(self._server, CardsServer):
+        if isinstance(self._now.server, CardsServer):
             return "cards and CPUs of its own, as its configuration says"
-        if len(self._server.cpus) == 1:
-            return f"low-end mode: all its threads on CPU {self._server.cpus[0]}, sleeping between frames"
-        return "master, receive and transmit threads on CPUs " + ", ".join(map(str, self._server.cpus))
+        if len(self._now.server.cpus) == 1:
+            return f"low-end mode: all its threads on CPU {self._now.server.cpus[0]}, sleeping between frames"
+        return "master, receive and transmit threads on CPUs " + ", ".join(map(str, self._now.server.cpus))
 
     def _receiving_cpu(self, context: TesterContext) -> int:
-        cpus = self._server.cpus if self._server else ()
+        cpus = self._now.server.cpus if self._now.server else ()
         return cpus[min(1, len(cpus) - 1)] if cpus else context.layout.tester_tx

@@ -207,6 +207,10 @@ class Server(ABC):
         """Its process; 0 when it does not run."""
         return self._process.pid if self._process is not None else 0
 
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.signal(number)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.stop(self.grace_s)
@@ -235,7 +239,7 @@ class TrexServer(Server):
         self._runtime: Path | None = None
 
     def _begin(self, folder: Path) -> Running:
-        prefix = f"xdplab-{folder.stem}"  # the same in each run on a testbed, which removes what a killed one left
+        prefix = f"xdplab-{folder.name}"  # the same in each run on a testbed, which removes what a killed one left
         self._runtime = Path("/run/dpdk") / prefix
         shutil.rmtree(self._runtime, ignore_errors=True)
         config = folder / "trex_cfg.yaml"

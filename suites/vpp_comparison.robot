@@ -33,6 +33,7 @@ ${FRAME_SIZE}     ${EMPTY}    # bytes, FCS counted
 ${PRESET}         ${EMPTY}    # of the search: quick, csit, tst009, rfc2544 or binary
 ${BUDGET}         ${EMPTY}    # seconds of traffic of a search at the most
 ${REPETITIONS}    ${EMPTY}
+${SEED}           ${EMPTY}    # of the order of points
 
 
 *** Test Cases ***    FORWARDER
@@ -69,3 +70,4 @@ Run The Study
     ...    method.preset=${PRESET}
     ...    method.budget_s=${BUDGET}
     ...    repetitions=${REPETITIONS}
+    ...    seed=${SEED}

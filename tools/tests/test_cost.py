@@ -292,6 +292,19 @@ def test_a_cell_that_fails_takes_none_along(guests: Guests) -> None:
     assert "left" in lines[0]
 
 
+def test_nothing_is_fetched_for_what_is_not_in_guests(
+    guests: Guests, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def obtained(kernel: str, say: Callable[[str], None]) -> Any:
+        raise AssertionError(f"{kernel} was fetched")
+
+    monkeypatch.setattr(run, "in_guest", cells.in_guest)
+    monkeypatch.setattr(run, "obtain", obtained)
+    inline(capsys, "cost", "vpp-dpdk", "--driver", "veth", "--driver", "igb").refused(
+        "xdplab cost: VPP with DPDK on AF_XDP", "guests of xdplab cost have VPP's own AF_XDP and AF_PACKET ports"
+    )
+
+
 def test_without_a_tester_there_is_no_figure(guests: Guests) -> None:
     guests.costs = {**guests.costs, "tester": lambda seed: "the kernel does not boot: Kernel panic"}
     found = measure(wanted("xdp"), lambda line: None)

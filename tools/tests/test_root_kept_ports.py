@@ -112,6 +112,18 @@ def test_each_is_named_and_put_back(lab: Lab) -> None:
             assert f"<li>{sentence}</li>" in report
 
 
+def test_what_a_program_changes_while_it_is_looked_at_is_no_setting_of_the_port(lab: Lab) -> None:
+    """Whether it redirects is not given, so it is started once before the run."""
+    change, what = PLANTED["mtu"]
+    looked_at = {"label": "unknown", **leaving(change)}
+    del looked_at["options"]["redirects"]
+    done = lab.run(forwarders=[looked_at], options=["--allow-program", "sh"])
+    assert done.code == 0, done.err
+    (sentence,) = ended(lab)["unknown"].put_back
+    assert re.fullmatch(f"unknown changed {what}; put back", sentence)
+    lab.assert_nothing_left()
+
+
 def test_what_a_tester_leaves_is_as_well(lab: Lab) -> None:
     """After its calibration on the direct link, and at the end."""
     done = lab.run(tester="untidy")

@@ -3,6 +3,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,8 +25,8 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
-from xdplab.testbed import FakeTestbed, Port
-from xdplab.testers import trex_server
+from xdplab.testbed import FakeTestbed, Port, TesterPorts
+from xdplab.testers import TesterContext, trex_server
 from xdplab.testers.trex import Trex, TrexOptions
 from xdplab.testers.trex_bridge import Bridge, bridge_command
 from xdplab.testers.trex_result import intended_frames, latency_of, trial_result
@@ -317,3 +318,68 @@ def test_lines_come_one_by_one_and_the_end_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EOFError):
         process.receive(5)
     assert process.stop() == 0
+
+
+class PlayedServer:
+    """What a server is told, by the first of its ports."""
+
+    cpus = ()
+    start_s = 0.0
+
+    def __init__(self, name: str, told: list[tuple[str, str]]) -> None:
+        self.name, self.told = name, told
+
+    def signal(self, number: signal.Signals) -> None:
+        self.told.append((self.name, number.name))
+
+    def stop(self) -> None:
+        self.told.append((self.name, "ended"))
+
+    def threads(self) -> dict[int, str]:
+        return {}
+
+    def ended(self) -> None:
+        return None
+
+
+class PlayedBridge:
+    def ask(self, op: str, **_: Any) -> dict[str, Any]:
+        facts = {"version": "v3.08", "drivers": ["net_af_packet"]}
+        return facts if op == "connect" else reply(counted(1000, 1000, {60: 1000}), tx_good_packets=1000)
+
+    def stop(self) -> None:
+        pass
+
+
+class PlayedTrex(Trex):
+    def __init__(self, told: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self.told, self.folders = told, list[str]()
+
+    def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
+        self._now.server = PlayedServer(ports[0].ifname, self.told)  # type: ignore[assignment]
+        self.folders.append(folder.name)
+        return PlayedBridge(), "127.0.0.1"  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_forwarders_that_take_turns_have_a_server_each_and_one_is_awake(tmp_path: Path, beside: bool) -> None:
+    told: list[tuple[str, str]] = []
+    trex, host = PlayedTrex(told), LocalHost()
+
+    def turn(name: str) -> None:
+        ends = [Port(f"{role}0", host, f"{name}{role}", f"02:00:00:00:00:0{at}", 1500) for at, role in enumerate("ac")]  # type: ignore[arg-type]
+        context = TesterContext(TesterPorts(*ends), SPIN, Trex.rx_programs[0], tmp_path / "work", beside=beside)
+        result = trex.run(context, TrialSpec(streams=(PROBES,), duration_s=1.0))
+        assert result.received == 1000
+
+    for name in ("x", "y", "x", "x"):
+        turn(name)
+    trex.close()
+    if not beside:
+        assert told == [("xa", "SIGCONT"), ("xa", "ended"), ("ya", "SIGCONT"), ("ya", "ended"),
+                        ("xa", "SIGCONT"), ("xa", "ended")]  # fmt: skip
+        return
+    assert len(set(trex.folders)) == len(trex.folders) == 2
+    assert told[:3] == [("xa", "SIGSTOP"), ("ya", "SIGSTOP"), ("xa", "SIGCONT")]
+    assert told[3:] == [("xa", "SIGCONT"), ("xa", "ended"), ("ya", "SIGCONT"), ("ya", "ended")]

@@ -300,6 +300,10 @@ def _command(asked: Any, driver: Driver) -> InGuest:
     return InGuest(f"{{ {shlex.join(argv)} & }} && $bb sleep {ready_s:g}", programs, program.name, sockets=True)
 
 
+def _vpp_dpdk(asked: Any, driver: Driver) -> InGuest:
+    raise Unsupported("guests of xdplab cost have VPP's own AF_XDP and AF_PACKET ports; DPDK's cost: testpmd, ovs-dpdk")
+
+
 def _vpp(asked: Any, driver: Driver) -> InGuest:
     """Its main thread forwards: the guest has one CPU."""
     asked.options = asked.options.model_copy(update={"workers": 0})
@@ -354,6 +358,7 @@ _IN_GUESTS: dict[str, tuple[set[str], Callable[[Any, Driver], InGuest]]] = {
     "command": ({"argv", "ready_s", "redirects"}, _command),
     "vpp-afxdp": ({"vpp", "rx_mode", "rx_queue_size", "tx_queue_size", "multi_buffer"}, _vpp),
     "vpp-afpacket": ({"vpp", "rx_mode", "tpacket", "qdisc_bypass"}, _vpp),
+    "vpp-dpdk": ({"vpp", "port"}, _vpp_dpdk),
 }
 
 

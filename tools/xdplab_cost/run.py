@@ -161,10 +161,13 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     """
     for name in wanted.forwarders:
         compile_source(name, say)
-    made = {kernel: _artefact(kernel, say) for kernel in wanted.kernels}
     names = list(dict.fromkeys((TESTER, *wanted.forwarders)))
+    forwarders = {(driver, name): _in_guest(name, driver) for driver in wanted.drivers for name in names}
+    others = [each.reason for (_, name), each in forwarders.items() if name != TESTER]
+    vain = bool(others) and all(others) and not wanted.features  # then nothing is fetched
+    made = {kernel: _ALONE if vain else _artefact(kernel, say) for kernel in wanted.kernels}
     asked = [
-        _asked(made[kernel], kernel, driver, name, wanted)
+        _asked(made[kernel], kernel, driver, name, forwarders[driver, name], wanted)
         for kernel in wanted.kernels for driver in wanted.drivers for name in names
     ]  # fmt: skip
     needed = {(each.kernel, each.driver) for each in asked if each.guests and (each.name != TESTER or len(names) == 1)}
@@ -208,15 +211,21 @@ def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
         return str(error)
 
 
-def _asked(made: "Artefact | str", kernel: str, driver_name: str, name: str, wanted: Wanted) -> _Asked:
-    driver = DRIVERS[driver_name]
+def _in_guest(name: str, driver: str) -> InGuest:
+    """With the reason where a program of it is missing."""
     try:
-        forwarder = in_guest(name, driver)
+        return in_guest(name, DRIVERS[driver])
     except Unsupported as error:
-        forwarder = InGuest("", {}, reason=str(error), sockets=True, title=title_of(name))
-    if isinstance(made, str):
-        return _Asked(kernel, driver_name, name, forwarder, (), made)
+        return InGuest("", {}, reason=str(error), sockets=True, title=title_of(name))
+
+
+def _asked(
+    made: "Artefact | str", kernel: str, driver_name: str, name: str, forwarder: InGuest, wanted: Wanted
+) -> _Asked:
+    driver = DRIVERS[driver_name]
     reason = forwarder.unsupported(kernel, driver)
+    if isinstance(made, str):
+        return _Asked(kernel, driver_name, name, forwarder, (), reason or made)
     sink = "a1" if name in OWN else "b0"
     guests = (
         () if reason else tuple(Guest(made, driver, forwarder, sink, seed, batch=wanted.batch) for seed in wanted.seeds)

@@ -13,6 +13,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import detach_xdp, is_veth
 from xdplab.hosts.queue_frames import driver_counters
 from xdplab.model import CpuLayout, Point, StreamSpec, TrialResult, TrialSpec, XdplabError, do_each
+from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.ports import dut_of
 from xdplab.testbed import Port, Testbed
 
@@ -38,6 +39,8 @@ def redirects_by_xdp(
     dut = dut_of(testbed, point, layout)
     if not all(port.in_kernel and is_veth(port.host, port.ifname) for port in dut.ports):
         return False
+    kept = KeptPorts()
+    kept.look(dut.ports)
     before = [_by_xdp(port.host, port.ifname) for port in dut.ports]
     dut.host.remove_folder(dut.rundir)
     dut.host.make_folder(dut.rundir)
@@ -51,6 +54,7 @@ def redirects_by_xdp(
             "the look at a program",
             forwarder.stop,
             *(partial(_detach, point.forwarder.title, port) for port in dut.ports),
+            partial(kept.put_back, point.forwarder.title),  # it is named where the program is measured
             lambda: dut.host.remove_folder(dut.rundir),
         )
 

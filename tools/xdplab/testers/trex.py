@@ -326,10 +326,12 @@ class Trex(Tester):
 
     def _turn_to(self, ports: tuple[Port, Port], *, beside: bool) -> None:
         if beside:
-            self._now.sleep()
             ends = tuple(f"{each.netns} {each.ifname}" for each in ports)
-            self._now = self._sessions.setdefault(ends, _Session(len(self._sessions) + 1))
-            self._now.wake()
+            session = self._sessions.setdefault(ends, _Session(len(self._sessions) + 1))
+            if session is not self._now:
+                self._now.sleep()
+                self._now = session
+                session.wake()
         elif self._now.ports != ports:
             self.close()
 

@@ -128,9 +128,9 @@ class Apt:
             whole = not any("binary" in each for each in self.packages.values())
             package(self.work, name, image="binary" in name or whole, modules="modules" in name or whole)
             return ""
-        wanted = re.compile(arguments[-1])
         if arguments[0] == "show":
-            return f"Package: {arguments[1]}\nDepends: {self.packages[arguments[1]]}\n\nPackage: older\n"
+            return "".join(f"Package: {each}\nDepends: {self.packages[each]}\n\n" for each in arguments[1:])
+        wanted = re.compile(arguments[-1])
         return "".join(f"{name} - Linux for 64-bit PCs\n" for name in self.packages if wanted.search(name))
 
 
@@ -144,6 +144,8 @@ def apts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Apt, Apt]:
     suites = {
         "linux-image-6.12.90+deb12.1-amd64": "", "linux-image-6.12.101+deb12-amd64": "",
         "linux-image-7.2.11+deb13-amd64": other, "linux-image-6.1.0-9-amd64-unsigned": "",
+        "linux-binary-7.2.11+deb13-amd64": "", "linux-modules-7.2.11+deb13-amd64": "",
+        "linux-image-7.1.3+deb13-amd64": other.replace("7.2.11", "7.1.3"), "linux-binary-7.1.3+deb13-amd64": "",
     }  # fmt: skip
     both = Apt(tmp_path / "own", dict.fromkeys(own, "")), Apt(tmp_path / "suites", suites)
     monkeypatch.setattr(debian, "_apt", dict(zip(("own", "suites"), both, strict=True)).__getitem__)
@@ -174,6 +176,14 @@ def test_a_kernel_that_is_only_installed_here_is_fetched_elsewhere(apts: tuple[A
     own.packages[name], own.gone = "", {name}
     assert made("7.2.11+deb13")[0]["package"] == name
     assert not list(suites.work.glob("*.deb"))
+
+
+def test_what_was_fetched_of_a_kernel_that_is_not_whole_is_in_no_other(apts: tuple[Apt, Apt]) -> None:
+    own, suites = apts
+    suites.gone = {"linux-modules-7.1.3+deb13-amd64"}
+    with pytest.raises(Unsupported, match=r"no kernel 7.1.3\+deb13 \(any more\): E: Can't find a source"):
+        made("7.1.3+deb13")
+    assert not [*own.work.glob("*.deb"), *suites.work.glob("*.deb")]
 
 
 @pytest.mark.parametrize(

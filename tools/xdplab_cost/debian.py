@@ -4,6 +4,7 @@
 import functools
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,18 +40,26 @@ def releases(series: str) -> list[str]:
     """
     failure = _failure()
     try:
-        lines = [
-            line for each in _PLACES for line in _apt(each).run("apt-cache", "search", "linux-image-").splitlines()
-        ]
+        found = {release for place in _PLACES for release in _whole(_apt(place))}
     except failure as error:
         raise Unsupported(f"kernels of Debian: {error}") from None
-    found = {match[1] for line in lines if (match := _IMAGE.fullmatch(line.partition(" ")[0]))}
     begin = age(series)
     kept = sorted((each for each in found if age(each)[: len(begin)] == begin), key=age)
     if not kept:
         there = ", ".join(sorted(found, key=age)) or "none"
         raise InputError(f"--kernel debian{series and ':'}{series}: Debian has none; there are {there}")
     return kept
+
+
+def _whole(apt: "PrivateApt") -> Iterator[str]:
+    """Those with all of their parts: of some that were replaced a suite has the image alone."""
+    listed = apt.run("apt-cache", "search", "--names-only", "^linux-(image|binary|modules)-")
+    there = {line.partition(" ")[0] for line in listed.splitlines()}
+    images = [name for name in there if _IMAGE.fullmatch(name)]
+    for about in apt.run("apt-cache", "show", *images).split("\n\n") if images else ():
+        image = _IMAGE.search(about)
+        if image and set(_PARTS.findall(about)) <= there:
+            yield image[1]
 
 
 def fetch(release: str, folder: Path) -> list[Path]:
@@ -70,6 +79,8 @@ def fetch(release: str, folder: Path) -> list[Path]:
                 apt.run("apt-get", "download", name)
         except failure as error:  # one that is only installed here, or that this mirror has no more
             why = f": {error}"
+            for package in apt.work.glob("*.deb"):
+                package.unlink()
             continue
         for package in apt.work.glob("*.deb"):
             package.rename(folder / package.name)

@@ -152,8 +152,8 @@ class _Gone(Trex):
     def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
         """As ever, and a watcher that waits for the second start: the first is that of the look at the histogram."""
         started = super().start(context, ports, folder)
-        assert self._now.server is not None
-        threading.Thread(target=self._kill, args=(self._now.server.pid,), daemon=True).start()
+        assert self._active.server is not None
+        threading.Thread(target=self._kill, args=(self._active.server.pid,), daemon=True).start()
         return started
 
     def server_ended(self) -> str | None:

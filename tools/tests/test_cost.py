@@ -30,6 +30,7 @@ from xdplab.runner import Listener
 from xdplab.tools import project_root
 from xdplab_cost import cells, guest, known, run, table
 from xdplab_cost.beside import beside
+from xdplab_cost.features import FEATURES, Feature
 from xdplab_cost.gate import judge_cells
 from xdplab_cost.guest import FRAMES, ROUNDS, Boot, CellFailed, Guest
 from xdplab_cost.kernels import PINNED
@@ -469,19 +470,50 @@ def test_a_commit_is_named_only_where_its_release_lies_between() -> None:
     assert all(re.fullmatch(r"[0-9a-f]{12}", each.commit) for each in known.KNOWN)
 
 
-def test_of_many_kernels_small_steps_and_layers_between_are_left_out() -> None:
-    names = [f"6.1.0-{number}" for number in range(47, 57)]
-    values = [1000.0, 1000.0, 1002.0, 1100.0, *[1100.0] * 6]
+def of_kernels(*values: float) -> str:
+    """The page of as many kernels from 6.1.0-47 on."""
     cells = [
-        cell(value, kernel=name, title="X", layers={"driver": value}) for name, value in zip(names, values, strict=True)
+        cell(value, kernel=f"6.1.0-{number}", title="X", layers={"driver": value})
+        for number, value in enumerate(values, 47)
     ]
-    page = table.markdown(CostTable(emulator="qemu 1", command="", cells=tuple(cells)))
-    assert [line.split(" | ")[2] for line in page.splitlines() if line.startswith("| veth")] == ["6.1.0-49 to 6.1.0-50"]
-    assert [line for line in page.splitlines() if line.startswith("### ")] == [
-        "### 6.1.0-47, veth",
-        "### 6.1.0-56, veth",
-    ]
+    return table.markdown(CostTable(emulator="qemu 1", command="", cells=tuple(cells)))
+
+
+def steps_of(page: str) -> list[tuple[str, str]]:
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| veth")]
+    return [(row[2], row[3]) for row in rows]
+
+
+def test_of_many_kernels_small_steps_and_layers_between_are_left_out() -> None:
+    page = of_kernels(1000.0, 1000.0, 1002.0, 1100.0, *[1100.0] * 6)
+    assert steps_of(page) == [("6.1.0-49 to 6.1.0-50", "+98.0 (+9.8 %)")]
+    headings = [line for line in page.splitlines() if line.startswith("### ")]
+    assert headings == ["### 6.1.0-47, veth", "### 6.1.0-56, veth"]
     assert "| 6.1.0-52, veth | 1,100.0 |" in page
+
+
+def test_small_steps_that_add_up_are_one() -> None:
+    page = of_kernels(1000.0, 1004.0, 1008.0, 1012.0, 1012.0)
+    assert steps_of(page) == [("6.1.0-47 to 6.1.0-49", "+8.0 (+0.8 %)")]
+
+
+def test_kernels_that_behave_alike_are_one_row() -> None:
+    words = [
+        ("6.1.0-47", "works", "works", ""), ("6.1.0-48", "works", "inert", "3 calls, 4 without"),
+        ("6.1.0-49", "works", "inert", "5 calls, 6 without"), ("6.1.0-50", "refused", "refused", "no sockets"),
+    ]  # fmt: skip
+    more = {"driver": "veth", "date": "2026-11-29", "command": ""}
+    found = [
+        Feature(kernel=kernel, feature=name, found=word, detail=why if word != "works" else "", **more)
+        for kernel, sockets, other, why in words
+        for name in FEATURES
+        for word in [sockets if name == FEATURES[0] else other]
+    ]
+    page = table.markdown(CostTable(emulator="qemu 1", command="", cells=(cell(1000),), features=tuple(found)))
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| 6.1.0-")]
+    assert rows == ["| 6.1.0-47, veth", "| 6.1.0-48 to 6.1.0-49, veth", "| 6.1.0-50, veth"]
+    assert f"* {FEATURES[1]}: inert: 3 calls, 4 without (6.1.0-48 to 6.1.0-49 veth)" in page
+    assert page.count("no sockets") == 1
 
 
 def test_functions_are_above_the_tester_and_small_ones_are_left_out(guests: Guests) -> None:

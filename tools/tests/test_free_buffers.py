@@ -38,6 +38,12 @@ def test_the_fall_over_all_trials_of_a_repetition_is_shown(
     assert point_of(*free).free_buffers == found
 
 
+def test_buffers_that_come_back_in_part_do_not_hide_the_fall() -> None:
+    run, trials = measured(12_000, 11_000, 10_500)
+    some = [each.model_copy(update={"free_buffers": (11_500, 8_000)}) if each.trial else each for each in trials]
+    assert summarise(run, some)[0].free_buffers == (12_000, 8_000)
+
+
 def test_another_start_begins_with_all_of_them() -> None:
     run, trials = measured(12_000, 11_000, 8_000)
     fresh = [each.model_copy(update={"free_buffers": (12_000, 11_900)}) if each.trial else each for each in trials]

@@ -126,7 +126,7 @@ def test_each_verdict_has_its_exit_code(
         (["--kernel", "7.2"], "--kernel: only with --cost"),
         (["--driver", "igb", "--kernel", "7.2"], "--kernel, --driver: only with --cost"),
         (["--cost"], "--testbed: only without --cost"),
-        (["--set", "frame_bytes=[64, 128]"], "2 settings of each forwarder: a gate judges one frame size"),
+        (["--set", "frame_bytes=[64, 128]"], "2 settings of each forwarder: a gate judges one"),
     ],
 )
 def test_bad_input_is_one_line(cli: Cli, options: list[str], words: str) -> None:

@@ -343,6 +343,9 @@ class PlayedServer:
 
 
 class PlayedBridge:
+    def signal(self, number: signal.Signals) -> None:
+        pass
+
     def ask(self, op: str, **_: Any) -> dict[str, Any]:
         facts = {"version": "v3.08", "drivers": ["net_af_packet"]}
         return facts if op == "connect" else reply(counted(1000, 1000, {60: 1000}), tx_good_packets=1000)
@@ -357,7 +360,7 @@ class PlayedTrex(Trex):
         self.told, self.folders = told, list[str]()
 
     def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
-        self._now.server = PlayedServer(ports[0].ifname, self.told)  # type: ignore[assignment]
+        self._active.server = PlayedServer(ports[0].ifname, self.told)  # type: ignore[assignment]
         self.folders.append(folder.name)
         return PlayedBridge(), "127.0.0.1"  # type: ignore[return-value]
 

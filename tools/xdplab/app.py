@@ -283,7 +283,7 @@ def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
     prepared = prepare(read_study(find_study(asked.study), changes), asked.allowed_programs)
     check_figure(prepared.plan.method, asked.metric)
     if (settings := len(prepared.plan.points) // len(labels)) > 1:
-        what = "a gate judges one frame size, load, path, pipeline and knob; give --set one value of each"
+        what = "a gate judges one; give one frame size, load, path, pipeline, tester and value of each knob"
         raise InputError(f"study {prepared.study.name}: {settings} settings of each forwarder: {what}")
     first_round = math.inf
 

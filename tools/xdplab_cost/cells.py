@@ -28,7 +28,7 @@ from xdplab.api import (
     setup_command,
     vpp_configuration,
 )
-from xdplab_cost.debian import RELEASE, age
+from xdplab_cost.debian import RELEASE, sort_key
 from xdplab_cost.kernels import PINNED
 
 #: The tester alone: its frames are dropped where they first arrive. Every cell's cost is what is above it.
@@ -121,7 +121,7 @@ class InGuest:
 
     def unsupported(self, kernel: str, driver: Driver) -> str:
         """Why there is no such cell; "": there is."""
-        if (kernel in PINNED or RELEASE.fullmatch(kernel)) and age(kernel)[:2] < driver.since:
+        if (kernel in PINNED or RELEASE.fullmatch(kernel)) and sort_key(kernel)[:2] < driver.since:
             return f"the driver has no such mode before Linux {driver.since[0]}.{driver.since[1]}"
         return "it has no AF_XDP socket" if driver.zero_copy and not self.sockets else self.reason
 

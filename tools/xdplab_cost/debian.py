@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from private_apt import PrivateApt
 
 #: All of them that can be had, or those of a series: `debian`, `debian:6.12`.
-ALL = re.compile(r"debian(?::(\d+(?:\.\d+)*))?")
+SERIES = re.compile(r"debian(?::(\d+(?:\.\d+)*))?")
 #: `uname -r` without the architecture: 6.1.0-47, 6.12.90+deb12.1. Kernels for clouds and for real time are not in it.
 RELEASE = re.compile(r"\d+\.\d+\.\d+(?:-\d+|\+deb\d+(?:\.\d+)?)")
 _IMAGE = re.compile(rf"linux-image-({RELEASE.pattern})-amd64")
@@ -26,7 +26,7 @@ _PLACES = ("own", "suites")
 _SUITES = ("bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid", "experimental")
 
 
-def age(release: str) -> tuple[int, ...]:
+def sort_key(release: str) -> tuple[int, ...]:
     """To sort by: 6.12.90+deb12.1 comes after 6.12.90+deb12 and before 6.12.101."""
     return tuple(int(digits) for digits in re.findall(r"\d+", release))
 
@@ -40,18 +40,18 @@ def releases(series: str) -> list[str]:
     """
     failure = _failure()
     try:
-        found = {release for place in _PLACES for release in _whole(_apt(place))}
+        found = {release for place in _PLACES for release in _complete(_apt(place))}
     except failure as error:
         raise Unsupported(f"kernels of Debian: {error}") from None
-    begin = age(series)
-    kept = sorted((each for each in found if age(each)[: len(begin)] == begin), key=age)
+    begin = sort_key(series)
+    kept = sorted((each for each in found if sort_key(each)[: len(begin)] == begin), key=sort_key)
     if not kept:
-        there = ", ".join(sorted(found, key=age)) or "none"
+        there = ", ".join(sorted(found, key=sort_key)) or "none"
         raise InputError(f"--kernel debian{series and ':'}{series}: Debian has none; there are {there}")
     return kept
 
 
-def _whole(apt: "PrivateApt") -> Iterator[str]:
+def _complete(apt: "PrivateApt") -> Iterator[str]:
     """Those with all of their parts: of some that were replaced a suite has the image alone."""
     listed = apt.run("apt-cache", "search", "--names-only", "^linux-(image|binary|modules)-")
     there = {line.partition(" ")[0] for line in listed.splitlines()}
@@ -66,7 +66,7 @@ def fetch(release: str, folder: Path) -> list[Path]:
     """Downloads its packages to a folder, from the first place that has them; the one of its name comes first.
 
     Raises:
-        Unsupported: They are not to be had.
+        Unsupported: They are on no mirror.
     """
     image, why, failure = f"linux-image-{release}-amd64", "", _failure()
     for place in _PLACES:
@@ -99,10 +99,9 @@ def _failure() -> type[Exception]:
 def _apt(place: str) -> "PrivateApt":
     from private_apt import PrivateApt
 
-    apt = PrivateApt(Path(_scratch().name) / place, _SUITES)
-    if place == "own":
-        apt.work.mkdir()
-        (apt.work / "apt.conf").touch()
+    apt = PrivateApt(Path(tempfile.mkdtemp(dir=_scratch().name)), _SUITES)
+    if place == "own":  # without what is installed here, which need not be there to be fetched
+        (apt.work / "apt.conf").write_text('Dir::State::status "/dev/null";\n', encoding="ascii")
     else:
         apt.update()
     return apt

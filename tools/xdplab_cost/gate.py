@@ -4,6 +4,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from xdplab.api import GateResult, GateSide, InputError, LayerChange, verdict_of
+from xdplab_cost import debian
 from xdplab_cost.cells import DRIVERS, chosen
 from xdplab_cost.kernels import chosen_kernels
 from xdplab_cost.layers import layer_of
@@ -44,8 +45,9 @@ def judge_cost(
     if len(kernels) > 2:
         raise InputError(f"--kernel: {len(kernels)} of them, but a gate has one for both, or one for each")
     for name in kernels:
-        if chosen_kernels([name]) != [name]:
-            raise InputError(f"--kernel {name}: several, but a gate has one for both, or one for each")
+        if debian.SERIES.fullmatch(name):
+            raise InputError(f"--kernel {name}: a series, but a gate has one for both, or one for each")
+        chosen_kernels([name])
     drivers = chosen([driver], [*DRIVERS], "driver")
     sides = list(zip((kernels[0], kernels[-1]), (base, new), strict=True))
     cells = []

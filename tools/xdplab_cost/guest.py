@@ -42,6 +42,8 @@ _MOVED_BYTES = 40_009
 FRAMES, ROUNDS = 1024, 5
 #: Frames that the tester sends before it waits for them; the ring of a veth holds 256.
 BATCH = 32
+#: Programs of this machine that every guest has.
+TOOLS = ("ip", "bridge", "chrt", "ethtool")
 #: A guest takes 15 to 60 s on a quiet core of 2026.
 LIMIT_S = 600.0
 _CONSOLE_TAIL = 3
@@ -208,7 +210,7 @@ class Guest:
             f"card_settings() {{ {self.driver.settings}; }}\nforward() {{\n{self.forwarder.start}\n}}\n"
             f"prove() {{\n{self.forwarder.prove}\n}}\n"
         )
-        tools = {program_here(name): f"usr/bin/{name}" for name in ("ip", "bridge", "chrt", "ethtool")}
+        tools = {program_here(name): f"usr/bin/{name}" for name in TOOLS}
         files = {**_with_libraries({**tools, **self.forwarder.programs}), "usr/bin/meter": built("meter")}
         if self.forwarder.frames:
             files["usr/bin/marked"] = built("marked")

@@ -65,14 +65,24 @@ def chosen_kernels(names: Sequence[str]) -> list[str]:
     of_debian: set[str] = set()
     others: list[str] = []
     for name in dict.fromkeys(names):
-        if series := debian.ALL.fullmatch(name):
+        if series := debian.SERIES.fullmatch(name):
             of_debian.update(debian.releases(series[1] or ""))
         elif name in PINNED or debian.RELEASE.fullmatch(name):
             of_debian.add(name)
         else:
             _read(name)
             others.append(name)
-    return [*sorted(of_debian, key=debian.age), *others]
+    return [*sorted(of_debian, key=_sort_key), *others]
+
+
+def _sort_key(name: str) -> tuple[int, ...]:
+    """Of a pinned one that of its package: 6.1 is a point release like others."""
+    lane()
+    from nic.artefact import read_pins
+
+    packages = [pin.package for pin in read_pins() if pin.part == name]
+    found = next((match[0] for each in packages if (match := debian.RELEASE.search(each))), name)
+    return debian.sort_key(found)
 
 
 def obtain(name: str, say: Callable[[str], None]) -> "Artefact":
@@ -164,13 +174,18 @@ def _made(name: str, say: Callable[[str], None]) -> Path:
 
 def _of_debian(release: str, say: Callable[[str], None]) -> Path:
     """Fetched once; its name leads to what was kept of it."""
-    link = cache_folder() / "cost/kernels" / release
-    if not (link / "packages.json").is_file():
-        say(f"fetching Debian's kernel {release}; some 100 MB, once")
-        with tempfile.TemporaryDirectory(prefix="xdplab-kernel-") as scratch:
-            folder = _unpacked(release, debian.fetch(release, Path(scratch)))
-        link.unlink(missing_ok=True)
-        link.symlink_to(folder.name)
+    from nic.artefact import locked
+
+    modules = hashlib.sha256(" ".join(_WANTED).encode()).hexdigest()[:8]
+    link = cache_folder() / "cost/kernels" / f"{release}-{modules}"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    with locked(link.with_name(f".{link.name}.lock")):
+        if not (link / "packages.json").is_file():
+            say(f"fetching Debian's kernel {release}; some 100 MB, once")
+            with tempfile.TemporaryDirectory(prefix="xdplab-kernel-") as scratch:
+                folder = _unpacked(release, debian.fetch(release, Path(scratch)))
+            link.unlink(missing_ok=True)
+            link.symlink_to(folder.name)
     return link.resolve()
 
 

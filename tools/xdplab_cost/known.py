@@ -60,6 +60,6 @@ def between(old: Cell, new: Cell) -> Iterator[tuple[Known, float]]:
 
 
 def _release(cell: Cell) -> tuple[int, ...]:
-    """Of Linux, from the name of the kernel's package or of the source: 6.1, 7.3; () where it has none."""
-    found = re.search(r"(\d+)\.(\d+)", cell.kernel_package)
-    return tuple(int(digits) for digits in found.groups()) if found else ()
+    """Of Linux, from the version of the kernel's package, image or source: 6.1, 7.3; () where there is none."""
+    found = re.findall(r"(\d+)\.(\d+)\.\d+", cell.kernel_package)
+    return tuple(int(digits) for digits in found[-1]) if found else ()

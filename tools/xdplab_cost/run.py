@@ -15,9 +15,19 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from xdplab.api import LocalHost, Model, Unsupported, __version__, cpu_model
-from xdplab_cost.cells import DRIVERS, OWN, TESTER, InGuest, compile_source, in_guest, title_of, versions_of
+from xdplab_cost.cells import (
+    DRIVERS,
+    OWN,
+    TESTER,
+    InGuest,
+    compile_source,
+    in_guest,
+    program_here,
+    title_of,
+    versions_of,
+)
 from xdplab_cost.features import Feature, try_features
-from xdplab_cost.guest import BATCH, FRAMES, CellFailed, Guest, cost_folder, keep, stop_all
+from xdplab_cost.guest import BATCH, FRAMES, TOOLS, CellFailed, Guest, cost_folder, keep, stop_all
 from xdplab_cost.kernels import obtain
 from xdplab_cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
 
@@ -74,7 +84,7 @@ class Cell(Model):
     #: What else there is of each frame, above the tester's, median over the seeds: system calls; wake-ups, threads that
     #: slept and are made runnable; bytes copied by string moves (REP MOVS), which are the kernel's copies.
     events: dict[str, float] = {}
-    #: `WHERE:FUNCTION` -> instructions per frame above the tester's, of the first seed; more than 10 either way.
+    #: `WHERE:FUNCTION` -> instructions per frame above the tester's, of the first seed; at least 1 either way.
     functions: dict[str, float] = {}
     #: Of the random numbers that a guest starts with.
     seeds: tuple[int, ...] = ()
@@ -163,9 +173,15 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
         compile_source(name, say)
     names = list(dict.fromkeys((TESTER, *wanted.forwarders)))
     forwarders = {(driver, name): _in_guest(name, driver) for driver in wanted.drivers for name in names}
-    others = [each.reason for (_, name), each in forwarders.items() if name != TESTER]
-    vain = bool(others) and all(others) and not wanted.features  # then nothing is fetched
-    made = {kernel: _ALONE if vain else _artefact(kernel, say) for kernel in wanted.kernels}
+
+    def has_cells(kernel: str) -> bool:
+        cells = ((driver, name) for driver, name in forwarders if name != TESTER or len(names) == 1)
+        return any(not forwarders[cell].unsupported(kernel, DRIVERS[cell[0]]) for cell in cells)
+
+    made = {
+        kernel: _artefact(kernel, say) if wanted.features or has_cells(kernel) else _ALONE
+        for kernel in wanted.kernels
+    }  # fmt: skip
     asked = [
         _asked(made[kernel], kernel, driver, name, forwarders[driver, name], wanted)
         for kernel in wanted.kernels for driver in wanted.drivers for name in names
@@ -206,6 +222,8 @@ def more_words(batch: int, seeds: int) -> list[str]:
 def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
     """QEMU and that kernel, or why they are not to be had."""
     try:
+        for name in TOOLS:
+            program_here(name)
         return obtain(kernel, say)
     except Unsupported as error:
         return str(error)
@@ -250,7 +268,7 @@ def _boot_all(
             if isinstance(known, str):
                 raise CellFailed(known)
             cost, seconds = cost_at(each.guests[number], known, kept=wanted.kept)
-        except (CellFailed, Unsupported) as error:  # a tool of this machine's is missing, too
+        except CellFailed as error:
             found[id(each)][number] = str(error)
             said = f"failed: {error}"
         except BaseException:
@@ -326,7 +344,7 @@ def kernel_symbols(made: "Artefact", say: Callable[[str], None]) -> Symbols | st
     known = hashlib.sha256(made.image.read_bytes() + made.modules.read_bytes()).hexdigest()
     path = cost_folder() / f"functions-{known}-{_READ_BY}.json"
     if not path.is_file():
-        say("reading the kernel's symbols; half a minute, once for each kernel")
+        say(f"reading the symbols of {_packages(made.kernel)[0]}; half a minute, once for each kernel")
         driver = DRIVERS["veth"]
         try:
             found = symbols_of(Guest(made, driver, in_guest(TESTER, driver), "a1", 1, symbols=True).boot())

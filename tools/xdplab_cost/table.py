@@ -145,7 +145,7 @@ def page(found: CostTable) -> list[Block]:
         *_between_builds(found),
         Heading("Layers"),
     ]
-    for kernel, driver in _ends(columns):
+    for kernel, driver in _ends(columns, found):
         mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver) and cell.layers]
         layers = list(dict.fromkeys(layer for cell in mine for layer in cell.layers if cell.forwarder != TESTER))
         body = [["layer", *(cell.title for cell in mine)]]
@@ -155,14 +155,15 @@ def page(found: CostTable) -> list[Block]:
     return [*blocks, *_events(found, columns), *_counted(found)]
 
 
-def _ends(columns: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """All of a few kernels; of many the first and the last of each driver: the others are in the data."""
-    if len({kernel for kernel, _ in columns}) <= _MANY_KERNELS:
-        return list(columns)
+def _ends(columns: Sequence[tuple[str, str]], found: CostTable) -> list[tuple[str, str]]:
+    """All of a few kernels; of many the first and the last of each driver: the data has the others."""
+    counted = {(cell.kernel, cell.driver) for cell in found.cells if cell.layers and cell.forwarder != TESTER}
     by_driver: dict[str, list[tuple[str, str]]] = {}
     for column in columns:
-        by_driver.setdefault(column[1], []).append(column)
-    return [end for each in by_driver.values() for end in dict.fromkeys((each[0], each[-1]))]
+        if column in counted:
+            by_driver.setdefault(column[1], []).append(column)
+    few = len({kernel for kernel, _ in columns}) <= _MANY_KERNELS
+    return [end for each in by_driver.values() for end in (each if few else dict.fromkeys((each[0], each[-1])))]
 
 
 def _what_works(found: CostTable) -> Iterator[Block]:
@@ -189,7 +190,7 @@ def _what_works(found: CostTable) -> Iterator[Block]:
             first, *others = same
             where = f"{first} to {others[-1]}" if others else first
             rows.append([f"{where}, {driver}", *(kernels[first][name].found for name in FEATURES)])
-            for each in _told(kernels[first]):
+            for each in _reported(kernels[first]):
                 details.setdefault((each.feature, *_in_words(each)), []).append((f"{where} {driver}", each.detail))
     yield Table(rows)
     if details:
@@ -213,7 +214,7 @@ def _places(found: Sequence[tuple[str, str]]) -> str:
     return f"{first}; likewise, with other numbers, {', '.join(others)}"
 
 
-def _told(functions: Mapping[str, Feature]) -> list[Feature]:
+def _reported(functions: Mapping[str, Feature]) -> list[Feature]:
     """Those that do not just work; what there is no socket for has the reason of the socket, which is given once."""
     sockets = functions[FEATURES[0]]
     return [
@@ -240,7 +241,7 @@ def _seeds(found: CostTable) -> str:
 def _between_kernels(found: CostTable) -> Iterator[Block]:
     """What a forwarder takes more or less with the next kernel, the layers that make most of it, and known commits.
 
-    Kernels that do not have a driver are passed over.
+    Kernels that do not have a driver, or failed, are skipped.
     """
     kernels = list(dict.fromkeys(cell.kernel for cell in found.cells))
     rows = [["driver", "forwarder", "kernels", *_CHANGE, "known for it"]]

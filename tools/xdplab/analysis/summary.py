@@ -182,14 +182,14 @@ def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
 
 
 def _free_buffers(trials: Sequence[TrialRecord]) -> tuple[int, int] | None:
-    """Of one start of the forwarder: where there are more than the trial before has left, it was started anew."""
+    """Of one start of the forwarder: where there are as many again as in its beginning, it was restarted."""
     ends: list[tuple[int, int]] = []
     repetition = None
     for trial in trials:
         free, restarted = trial.free_buffers, trial.result is not None and trial.result.restart_own_ns is not None
         if free is None or restarted:
             repetition = None
-        elif repetition == trial.repetition and free[0] <= ends[-1][1]:
+        elif repetition == trial.repetition and free[0] < ends[-1][0]:
             ends[-1] = (ends[-1][0], free[1])
         else:
             ends.append(free)

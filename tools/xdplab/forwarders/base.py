@@ -196,10 +196,10 @@ class Counting(Protocol):
 
 @runtime_checkable
 class Pooled(Protocol):
-    """Its frames are in buffers of its own."""
+    """It has buffer pools of its own."""
 
     def free_buffers(self) -> int | None:
-        """Those that hold no frame and are in no ring, of all pools; None: it does not say."""
+        """Buffers that hold no frame and are in no ring, of all pools; None: not reported."""
 
 
 @runtime_checkable

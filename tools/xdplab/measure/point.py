@@ -122,7 +122,7 @@ class PointSummary(Model):
     #: Ports of its path whose pause frames are on, with their interfaces.
     pausing: tuple[str, ...] = ()
     #: Free buffers of its pools before the first and after the last trial of the repetition in which they fell most;
-    #: None where they did not, or it does not say.
+    #: None where they did not, or are not reported.
     free_buffers: tuple[int, int] | None = None
     #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
     datapath: DatapathStats | None = None

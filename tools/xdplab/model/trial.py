@@ -338,7 +338,7 @@ class TrialRecord(Model):
     softirq_cpus: dict[int, int] = {}
     #: The forwarder's own, as of after the trial.
     counters: dict[str, Any] = {}
-    #: Free buffers of the forwarder's pools before and after it; None where it does not say.
+    #: Free buffers of the forwarder's pools before and after it; None: not reported.
     free_buffers: tuple[int, int] | None = None
     #: What this trial added to the counters, of forwarders whose counters only grow; empty where it was restarted.
     increments: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from xdplab.forwarders import Forwarder
 from xdplab.hosts import Host
-from xdplab.hosts.kernel import detach_xdp, is_veth
+from xdplab.hosts.kernel import detach_xdp, is_veth, wait_for_queues
 from xdplab.hosts.queue_frames import driver_counters
 from xdplab.model import CpuLayout, Point, StreamSpec, TrialResult, TrialSpec, XdplabError, do_each
 from xdplab.runner.kept_ports import KeptPorts
@@ -34,7 +34,7 @@ def redirects_by_xdp(
     taken not to; the proof of its path says why.
 
     Raises:
-        XdplabError: it leaves an XDP program that cannot be detached.
+        XdplabError: it leaves an XDP program that cannot be detached, or a port that cannot be put back.
     """
     dut = dut_of(testbed, point, layout)
     if not all(port.in_kernel and is_veth(port.host, port.ifname) for port in dut.ports):
@@ -54,6 +54,7 @@ def redirects_by_xdp(
             "the look at a program",
             forwarder.stop,
             *(partial(_detach, point.forwarder.title, port) for port in dut.ports),
+            partial(wait_for_queues, dut.host, [port.ifname for port in dut.ports]),
             partial(kept.put_back, point.forwarder.title),  # it is named where the program is measured
             lambda: dut.host.remove_folder(dut.rundir),
         )

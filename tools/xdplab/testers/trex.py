@@ -91,13 +91,15 @@ class _Session:
         self.napi = ExitStack()
 
     def sleep(self) -> None:
-        """A server that nobody asks looks for frames all the same, with the CPU of the one that is asked."""
-        if self.server is not None:
-            self.server.signal(signal.SIGSTOP)
+        """An idle server still polls, on the CPU of the active one; its client would miss what it publishes."""
+        for each in (self.bridge, self.server):
+            if each is not None:
+                each.signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        if self.server is not None:
-            self.server.signal(signal.SIGCONT)
+        for each in (self.server, self.bridge):
+            if each is not None:
+                each.signal(signal.SIGCONT)
 
     def close(self) -> None:
         """End bridge and server, and put NAPI back."""
@@ -134,8 +136,8 @@ class Trex(Tester):
         self.histograms = True
         self._testbed: TestbedSpec | None = None
         self._address = "127.0.0.1"
-        self._now = _Session()
-        #: Of forwarders that take turns, by what they call their ports.
+        self._active = _Session()
+        #: Of forwarders that take turns, by namespace and interface of their ports.
         self._sessions: dict[tuple[str, ...], _Session] = {}
         self._top_pps = self.options.top_pps or _TOP_PPS
 
@@ -169,7 +171,7 @@ class Trex(Tester):
             return None
         if testbed.ports["a0"].trex is not None:
             self._address = address(testbed)
-            return None if self._now.server is not None else why_not_startable(testbed)
+            return None if self._active.server is not None else why_not_startable(testbed)
         if not isinstance(testbed.tester_host, LocalHost):
             return (
                 f"a TRex server is started on this machine only, and the tester's ports are on "
@@ -210,17 +212,17 @@ class Trex(Tester):
         try:
             return self._run(context, trial)
         except XdplabError as exc:
-            server, ended = self._now.server, self.server_ended()
+            server, ended = self._active.server, self.server_ended()
             why = server.why_silent() if server is not None else None
-            self._now.close()
+            self._active.close()
             if why:
                 raise PointFailed(why if str(exc) in (ended, why) else f"{why}; {exc}") from None
             raise
 
     def close(self) -> None:
         """End bridges and servers, and put NAPI back."""
-        sessions = {id(each): each for each in (self._now, *self._sessions.values())}
-        self._now, self._sessions = _Session(), {}
+        sessions = {id(each): each for each in (self._active, *self._sessions.values())}
+        self._active, self._sessions = _Session(), {}
         do_each(self.name, *(each.close for each in sessions.values()))
 
     @classmethod
@@ -236,9 +238,9 @@ class Trex(Tester):
             for place, stream in enumerate(trial.streams)
         ]
         self._connect(context, numbers, streams[0]["frame"])
-        assert self._now.bridge is not None
+        assert self._active.bridge is not None
         before = self._uses()
-        report = self._now.bridge.ask(
+        report = self._active.bridge.ask(
             "trial",
             timeout_s=_ANSWER_TIMEOUT_S + trial.warmup_s + trial.duration_s + trial.drain_s,
             well=lambda: context.check_alive() or self.server_ended(),
@@ -250,7 +252,7 @@ class Trex(Tester):
         after = self._uses()
         result = trial_result(trial, report, [stream["port"] for stream in streams])
         threads = after.keys() & before.keys()
-        server = self._now.facts
+        server = self._active.facts
         return result.model_copy(
             update={
                 "sender": f"trex {server['version']} over {'+'.join(sorted(set(server['drivers'])))}",
@@ -261,7 +263,7 @@ class Trex(Tester):
                 "nonvoluntary_switches": sum(
                     after[tid].nonvoluntary_switches - before[tid].nonvoluntary_switches for tid in threads
                 ),
-                "detail": {**result.detail, **self._now.facts},
+                "detail": {**result.detail, **self._active.facts},
             }
         )
 
@@ -271,14 +273,14 @@ class Trex(Tester):
         if ports[0].trex is None:
             return super().macs(context)
         try:
-            self._now.bridge, address = self.start(context, ports, self._folder(context))
-            found = self._now.bridge.ask(
+            self._active.bridge, address = self.start(context, ports, self._folder(context))
+            found = self._active.bridge.ask(
                 "ports", timeout_s=_ANSWER_TIMEOUT_S, well=context.check_alive, **self._where(address)
             )
         finally:
-            if self._now.bridge is not None:
-                self._now.bridge.stop()
-            self._now.bridge = None
+            if self._active.bridge is not None:
+                self._active.bridge.stop()
+            self._active.bridge = None
         there = {port["index"]: str(port["src_mac"]).lower() for port in found["ports"]}
         missing = [number for number in numbers if number not in there]
         if missing:
@@ -297,7 +299,7 @@ class Trex(Tester):
 
     def _folder(self, context: TesterContext) -> Path:
         """A fresh one on this machine, for each session."""
-        folder = context.workdir.with_suffix(f".trex{self._now.number or ''}")
+        folder = context.workdir.with_suffix(f".trex{self._active.number or ''}")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
         return folder
@@ -306,13 +308,13 @@ class Trex(Tester):
         """Server, bridge and ports for these ports, unless they are there already."""
         ports = (context.ports.first, context.ports.last)
         if ports[0].trex is None:  # a server of cards has all of them
-            self._turn_to(ports, beside=context.beside)
-        if self._now.bridge is not None and self._now.ports == ports:
+            self._switch_to(ports, beside=context.beside)
+        if self._active.bridge is not None and self._active.ports == ports:
             return
-        if self._now.bridge is not None:
-            self._now.bridge.stop()
-        self._now.bridge, address = self.start(context, ports, self._folder(context))
-        self._now.facts = self._now.bridge.ask(
+        if self._active.bridge is not None:
+            self._active.bridge.stop()
+        self._active.bridge, address = self.start(context, ports, self._folder(context))
+        self._active.facts = self._active.bridge.ask(
             "connect",
             timeout_s=_ANSWER_TIMEOUT_S,
             well=context.check_alive,
@@ -320,19 +322,21 @@ class Trex(Tester):
             ports=numbers,
             frame=frame,
         )
-        if self._now.server is not None:
-            self._now.facts = {**self._now.facts, "server_start_s": round(self._now.server.start_s, 2)}
-        self._now.ports = ports
+        if self._active.server is not None:
+            self._active.facts = {**self._active.facts, "server_start_s": round(self._active.server.start_s, 2)}
+        self._active.ports = ports
 
-    def _turn_to(self, ports: tuple[Port, Port], *, beside: bool) -> None:
+    def _switch_to(self, ports: tuple[Port, Port], *, beside: bool) -> None:
         if beside:
             ends = tuple(f"{each.netns} {each.ifname}" for each in ports)
             session = self._sessions.setdefault(ends, _Session(len(self._sessions) + 1))
-            if session is not self._now:
-                self._now.sleep()
-                self._now = session
+            if session is not self._active:
+                self._active.sleep()
+                self._active = session
                 session.wake()
-        elif self._now.ports != ports:
+            if session.ports not in (None, ports):
+                session.close()
+        elif self._active.ports != ports:
             self.close()
 
     def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
@@ -344,17 +348,17 @@ class Trex(Tester):
         if not address and ports[0].trex is not None:
             assert self._testbed is not None  # asked by `unsupported`
             address = self._address
-            if self._now.server is None:
-                self._now.server = CardsServer(
+            if self._active.server is None:
+                self._active.server = CardsServer(
                     context.host, self._testbed, context.workdir.parent, histograms=self.histograms
                 )
-                self._now.server.start(folder, context.check_alive)
+                self._active.server.start(folder, context.check_alive)
         elif not address:
             if context.rx_program == _WITH_NAPI:
-                self._now.napi.enter_context(
+                self._active.napi.enter_context(
                     napi_on([(port.host, port.ifname) for port in ports if port.netns is not None])
                 )
-            self._now.server = TrexServer(
+            self._active.server = TrexServer(
                 installation,
                 ports,
                 context.layout,
@@ -362,14 +366,14 @@ class Trex(Tester):
                 self.histograms,
                 self.options.raw_of("config"),
             )
-            self._now.server.start(folder, context.check_alive)
+            self._active.server.start(folder, context.check_alive)
             assert isinstance(ports[0].host, LocalHost)
             host, address = ports[0].host, "127.0.0.1"
         return Bridge(host, bridge_command(installation.libraries, self.record), folder / "bridge.log"), address
 
     def server_ended(self) -> str | None:
         """How a server of our own has ended; None while it runs, or when it is not ours."""
-        return self._now.server.ended() if self._now.server is not None else None
+        return self._active.server.ended() if self._active.server is not None else None
 
     def _described(
         self, stream: StreamSpec, place: int, ports: TesterPorts, duration_s: float, numbers: list[int]
@@ -391,25 +395,25 @@ class Trex(Tester):
 
     def _uses(self) -> dict[int, Any]:
         """Scheduler facts of the server's threads, so far."""
-        if self._now.server is None:
+        if self._active.server is None:
             return {}
         uses = {}
-        for tid in self._now.server.threads():
+        for tid in self._active.server.threads():
             try:
-                uses[tid] = thread_use(self._now.server.host, self._now.server.pid, tid)
+                uses[tid] = thread_use(self._active.server.host, self._active.server.pid, tid)
             except XdplabError:
                 continue
         return uses
 
     def _how(self) -> str:
-        if self._now.server is None:
+        if self._active.server is None:
             return f"a running server at {self.options.server}"
-        if isinstance(self._now.server, CardsServer):
+        if isinstance(self._active.server, CardsServer):
             return "cards and CPUs of its own, as its configuration says"
-        if len(self._now.server.cpus) == 1:
-            return f"low-end mode: all its threads on CPU {self._now.server.cpus[0]}, sleeping between frames"
-        return "master, receive and transmit threads on CPUs " + ", ".join(map(str, self._now.server.cpus))
+        if len(self._active.server.cpus) == 1:
+            return f"low-end mode: all its threads on CPU {self._active.server.cpus[0]}, sleeping between frames"
+        return "master, receive and transmit threads on CPUs " + ", ".join(map(str, self._active.server.cpus))
 
     def _receiving_cpu(self, context: TesterContext) -> int:
-        cpus = self._now.server.cpus if self._now.server else ()
+        cpus = self._active.server.cpus if self._active.server else ()
         return cpus[min(1, len(cpus) - 1)] if cpus else context.layout.tester_tx

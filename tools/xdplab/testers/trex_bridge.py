@@ -66,6 +66,9 @@ class Bridge:
             if time.monotonic() > deadline:
                 raise PointFailed(f"trex: no reply to {op} within {timeout_s:.0f} s")
 
+    def signal(self, number: int) -> None:
+        self._process.signal(number)
+
     def stop(self) -> None:
         """Close its input; it gives the ports back and ends."""
         self._process.stop()

@@ -166,7 +166,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         return {**found, "errors": control.errors(), **vpp.nodes.read(control.cli)}
 
     def free_buffers(self) -> int:
-        """VPP 26.10 keeps some 510 of them at each deletion of an AF_XDP interface."""
+        """Of all pools. VPP 26.10 loses some 510 at each deletion of an AF_XDP interface."""
         return self.instance.control.free_buffers()
 
     def rule_hits(self) -> dict[str, int]:

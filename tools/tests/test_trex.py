@@ -321,19 +321,19 @@ def test_lines_come_one_by_one_and_the_end_is_reported(tmp_path: Path) -> None:
 
 
 class PlayedServer:
-    """What a server is told, by the first of its ports."""
+    """Records its signals and its end in `events`, by the name of its first port."""
 
     cpus = ()
     start_s = 0.0
 
-    def __init__(self, name: str, told: list[tuple[str, str]]) -> None:
-        self.name, self.told = name, told
+    def __init__(self, name: str, events: list[tuple[str, str]]) -> None:
+        self.name, self.events = name, events
 
     def signal(self, number: signal.Signals) -> None:
-        self.told.append((self.name, number.name))
+        self.events.append((self.name, number.name))
 
     def stop(self) -> None:
-        self.told.append((self.name, "ended"))
+        self.events.append((self.name, "ended"))
 
     def threads(self) -> dict[int, str]:
         return {}
@@ -355,20 +355,20 @@ class PlayedBridge:
 
 
 class PlayedTrex(Trex):
-    def __init__(self, told: list[tuple[str, str]]) -> None:
+    def __init__(self, events: list[tuple[str, str]]) -> None:
         super().__init__()
-        self.told, self.folders = told, list[str]()
+        self.events, self.folders = events, list[str]()
 
     def start(self, context: TesterContext, ports: tuple[Port, Port], folder: Path) -> tuple[Bridge, str]:
-        self._active.server = PlayedServer(ports[0].ifname, self.told)  # type: ignore[assignment]
+        self._active.server = PlayedServer(ports[0].ifname, self.events)  # type: ignore[assignment]
         self.folders.append(folder.name)
         return PlayedBridge(), "127.0.0.1"  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_forwarders_that_take_turns_have_a_server_each_and_one_is_awake(tmp_path: Path, beside: bool) -> None:
-    told: list[tuple[str, str]] = []
-    trex, host = PlayedTrex(told), LocalHost()
+    events: list[tuple[str, str]] = []
+    trex, host = PlayedTrex(events), LocalHost()
 
     def turn(name: str) -> None:
         ends = [Port(f"{role}0", host, f"{name}{role}", f"02:00:00:00:00:0{at}", 1500) for at, role in enumerate("ac")]  # type: ignore[arg-type]
@@ -380,9 +380,9 @@ def test_forwarders_that_take_turns_have_a_server_each_and_one_is_awake(tmp_path
         turn(name)
     trex.close()
     if not beside:
-        assert told == [("xa", "SIGCONT"), ("xa", "ended"), ("ya", "SIGCONT"), ("ya", "ended"),
+        assert events == [("xa", "SIGCONT"), ("xa", "ended"), ("ya", "SIGCONT"), ("ya", "ended"),
                         ("xa", "SIGCONT"), ("xa", "ended")]  # fmt: skip
         return
     assert len(set(trex.folders)) == len(trex.folders) == 2
-    assert told[:3] == [("xa", "SIGSTOP"), ("ya", "SIGSTOP"), ("xa", "SIGCONT")]
-    assert told[3:] == [("xa", "SIGCONT"), ("xa", "ended"), ("ya", "SIGCONT"), ("ya", "ended")]
+    assert events[:3] == [("xa", "SIGSTOP"), ("ya", "SIGSTOP"), ("xa", "SIGCONT")]
+    assert events[3:] == [("xa", "SIGCONT"), ("xa", "ended"), ("ya", "SIGCONT"), ("ya", "ended")]

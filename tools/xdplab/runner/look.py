@@ -4,7 +4,6 @@
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -27,11 +26,12 @@ def redirects_by_xdp(
     testbed: Testbed,
     layout: CpuLayout,
     send: Callable[[TrialSpec], TrialResult],
+    note: Callable[[str], None],
 ) -> bool:
     """Whether it does, as the counters of its ports say once frames have come through; False on other ports than veth.
 
     `send`: with receivers that take redirected frames. A program that does not start, or lets nothing through, is
-    taken not to; the proof of its path says why.
+    taken not to; `note` is called with the reason.
 
     Raises:
         XdplabError: it leaves an XDP program that cannot be detached, or a port that cannot be put back.
@@ -45,9 +45,14 @@ def redirects_by_xdp(
     dut.host.remove_folder(dut.rundir)
     dut.host.make_folder(dut.rundir)
     try:
-        with suppress(XdplabError):
+        try:
             forwarder.start(dut)
             _until_through(point, forwarder, send)
+            why = forwarder.crashed()
+        except XdplabError as exc:
+            why = str(exc)
+        if why:
+            note(f"{point.forwarder.title}: the look at it failed: {why}")
         return [_by_xdp(port.host, port.ifname) for port in dut.ports] != before
     finally:
         do_each(

@@ -267,7 +267,8 @@ class StudyRun:
         unknown = {point.forwarder.title: point for point in points if method.forwarder(point).redirects_unknown}
         for title, point in unknown.items():
             forwarder = method.forwarder(point)
-            found = redirects_by_xdp(point, forwarder, self._testbed, self._testbed.layout, self._testers.look(point))
+            send, note = self._testers.look(point), self._listener.note
+            found = redirects_by_xdp(point, forwarder, self._testbed, self._testbed.layout, send, note)
             self._listener.note(f"{title}: {'redirects' if found else 'does not redirect'} by XDP, as its ports count")
             if found:
                 return True

@@ -124,13 +124,6 @@ def test_what_a_program_changes_while_it_is_looked_at_is_no_setting_of_the_port(
     lab.assert_nothing_left()
 
 
-def test_a_look_that_fails_says_why(lab: Lab) -> None:
-    ends = {"label": "ends", "name": "command", "options": {"argv": ["sh", "-c", "exit 3"]}}
-    done = lab.run(forwarders=[ends], options=["--allow-program", "sh"])
-    assert "ends: the look at it failed: " in done.err
-    assert "exit code 3" in done.err.partition("the look at it failed: ")[2].splitlines()[0]
-
-
 def test_what_a_tester_leaves_is_as_well(lab: Lab) -> None:
     """After its calibration on the direct link, and at the end."""
     done = lab.run(tester="untidy")

@@ -86,6 +86,28 @@ def bench_of_cost(
     print(bench_cost(folder.resolve(), plants, histories, jobs, lambda line: print(line, file=sys.stderr)).text)
 
 
+@cli.command("bench-kernel")
+def bench_of_kernels(
+    source: Annotated[Path | None, typer.Argument(help="tree of Linux (default: Debian's linux-source)")] = None,
+    plants: Annotated[str, typer.Option(help="a part of their names, such as `lock`; empty: all")] = "",
+    seeds: Annotated[int, typer.Option(min=1, max=9, help="guests of each kernel and forwarder")] = 3,
+    folder: Annotated[Path, typer.Option(help="where the tree is copied to")] = Path("build/bench-kernel"),
+) -> None:
+    """Judge `xdplab gate --cost --kernel` on changes planted in Linux's source, half of which change nothing.
+
+    Example: python tools/dev bench-kernel ../linux --plants lock
+    """
+    from dev import bench_kernel as planted
+
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = [each for each in planted.plants() if plants in each.name]
+    tree = source or planted.debians_source(folder)
+    found = planted.bench_kernel(tree, folder, wanted, lambda line: print(line, file=sys.stderr), range(1, seeds + 1))
+    print("\n".join(each.row for each in found))
+    print(f"{sum(each.right for each in found)} of {len(found)} are right")
+    sys.exit(0 if all(each.right for each in found) else 1)
+
+
 @cli.command("own-cost")
 def cost_of_our_own() -> None:
     """Print what our own programs take of a frame, as tools/tests/data/own-cost.json has it.

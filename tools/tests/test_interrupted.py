@@ -157,8 +157,9 @@ def _drain(terminal: int, stop: threading.Event) -> None:
 
 def test_the_third_signal_gives_up_and_says_what_restores() -> None:
     code = (
-        "import time\nfrom xdplab.runner import deferred, interruptible\n"
-        "with interruptible('my lab.yaml'), deferred():\n print('here', flush=True)\n time.sleep(60)"
+        "import time, types\nfrom xdplab.runner import deferred, interruptible\n"
+        "from xdplab.runner.guardian import guarded\nlab = types.SimpleNamespace(kind='hosts', file='my lab.yaml')\n"
+        "with interruptible('my lab.yaml'), guarded(lab), deferred():\n print('here', flush=True)\n time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -174,3 +175,4 @@ def test_the_third_signal_gives_up_and_says_what_restores() -> None:
     process.send_signal(signal.SIGINT)
     done = finish(process, 10)
     done.refused("given up by SIGINT", "`xdplab restore --testbed 'my lab.yaml'` does it", code=130)
+    assert "being put back" not in done.err.partition("given up")[2]  # nobody does it unasked

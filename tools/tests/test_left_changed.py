@@ -196,6 +196,17 @@ def test_a_run_that_starts_tells_its_process(monkeypatch: pytest.MonkeyPatch) ->
             lock.acquire()
 
 
+def test_a_run_waits_for_what_puts_things_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    restoring, run = TestbedLock("t"), TestbedLock("t")
+    restoring.acquire(restoring=True)
+    monkeypatch.setattr("time.sleep", lambda _: restoring.release())
+    run.acquire()
+    assert run.held
+    with pytest.raises(InputError, match=f"in use by process {os.getpid()};"):
+        TestbedLock("t").acquire()
+    run.release()
+
+
 #: Where nobody can give a folder away, that is left out.
 OTHERS = ("link", "writable", *(("another user's",) if os.geteuid() == 0 else ()))
 

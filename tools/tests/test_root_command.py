@@ -74,6 +74,16 @@ def test_one_that_does_not_spares_the_forwarders_core_the_receivers_napi(lab: La
 
 
 @pytest.mark.root
+def test_one_that_ends_while_it_is_looked_at_is_named(lab: Lab) -> None:
+    argv = ["sh", "-c", "exit 3 # {port_a} {port_b}"]
+    done = lab.run(tester="xdpgen", forwarders=[command(argv)], options=["--allow-program", "sh"])
+    assert "sh: the look at it failed: sh ended with exit code 3" in done.out + done.err
+    assert "by XDP, as its ports count" not in done.out + done.err
+    assert [row["status"] for row in lab.rows()] == ["failed"]
+    lab.assert_nothing_left()
+
+
+@pytest.mark.root
 def test_it_knows_the_addresses_and_pins_to_a_file_system_of_its_own(lab: Lab) -> None:
     script = lab.folder / "pins"
     script.write_text(SCRIPT, encoding="utf-8")

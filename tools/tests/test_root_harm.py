@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Three hosts behind sshd that others use too: what is somebody else's stays, in a run, after one and by `restore`."""
 
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import Done, finish, held_up, start, wait_for, xdplab
+from lab.command import Done, finish, held_up, kill_9, start, wait_for, xdplab
 from lab.cuts import look, running
 
 from xdplab.tools import bpf_program
@@ -184,7 +183,7 @@ def test_a_setting_that_somebody_has_changed_since_is_left_alone(bench: Bench) -
     process = start("run", long, env=bench.env)
     wait_for(lambda: any("xdpfwd" in each for each in running(bench.lab)), "a forwarder", 60)
     wait_for(lambda: "settings_set" in _state(bench), "settings in the state file", 20)
-    process.send_signal(signal.SIGKILL)
+    kill_9(process.pid)
     finish(process)
     wait_for(lambda: running(bench.lab) == [], "the agents' end", 20)
     bench.lab.on("B", "sh", "-c", f"echo 7 > {file}")

@@ -3,7 +3,6 @@
 
 import re
 import secrets
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from lab.bench import Bench
-from lab.command import finish, start, wait_for, xdplab
+from lab.command import finish, kill_9, start, wait_for, xdplab
 from lab.cuts import running
 from lab.rooted import Lab
 
@@ -161,7 +160,7 @@ def test_on_hosts_as_well(tmp_path: Path) -> None:
         process = start("run", bench.study(forwarders=[killed], method=method), *allow, env=bench.env)
         wait_for(lambda: "xdpgen" in " ".join(running(bench.lab)), "a trial", 60)
         wait_for(lambda: "xdpfwd" in " ".join(running(bench.lab)), "the forwarder", 60)
-        process.send_signal(signal.SIGKILL)
+        kill_9(process.pid)
         finish(process)
         done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)
         assert done.code == 0, done.err

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.command import finish
+from lab.command import finish, kill_9
 from lab.rooted import Lab
 
 from xdplab.hosts import LocalHost, NetnsHost
@@ -162,7 +162,7 @@ def test_kill_9_at_random_moments_leaves_nothing_changed_after_restore(lab: Lab)
     for number in range(KILLS):
         process = lab.start("run", study)
         time.sleep(rng.uniform(0.3, longest))
-        process.send_signal(signal.SIGKILL)
+        kill_9(process.pid)
         code = finish(process).code
         found_changed += machine_settings() != before
         done = lab.xdplab("restore", "--testbed", lab.testbed)

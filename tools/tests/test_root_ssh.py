@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import documented, finish, held_up, start, wait_for, xdplab
+from lab.command import documented, finish, held_up, kill_9, start, wait_for, xdplab
 from lab.cuts import changes, look, run as run_with_cuts, running
 from lab.sshlab import HOME
 
@@ -253,7 +253,7 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
         return started and any("threaded_napi" in text for text in states)
 
     wait_for(is_measuring, "a trial with the setting changed", 60)
-    process.send_signal(signal.SIGKILL)
+    kill_9(process.pid)
     finish(process)
     done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)
     assert done.code == 0, done.err
@@ -276,7 +276,7 @@ def test_applications_need_no_common_clock_and_leave_no_address_after_kill_9(ben
     process = start("run", long, env=bench.env)
     wait_for(lambda: any(each.startswith("A: xdpapp") for each in running(bench.lab)), "a trial", 60)
     assert "198.18.0.1" in _addresses(bench, "A")
-    process.send_signal(signal.SIGKILL)
+    kill_9(process.pid)
     finish(process)
     done = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env, timeout_s=100)
     assert done.code == 0, done.err

@@ -222,6 +222,18 @@ def test_kill_9_leaves_nobody_asleep(lab: Lab, kind: str) -> None:
     lab.assert_nothing_left()
 
 
+def test_after_kill_9_all_is_put_back_without_a_command(lab: Lab, kind: str) -> None:
+    done = lab.run(
+        {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGKILL", "restored": True},
+        {"LAB_FREEZER": kind},
+        forwarders=["ovs-afxdp", "xsk"],
+        method=METHOD,
+    )
+    assert done.code == -signal.SIGKILL
+    wait_for(lambda: not lab.processes(), "the end of what slept, and of what restores")
+    lab.assert_nothing_left()
+
+
 def test_an_interrupt_wakes_and_ends_all(lab: Lab, kind: str) -> None:
     done = lab.run(
         {"at": TRIAL, "call": 4, "target": "self", "signal": "SIGINT"},

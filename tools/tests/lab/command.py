@@ -14,7 +14,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -92,6 +92,16 @@ def held_up(testbed: object, env: Mapping[str, str]) -> Iterator["subprocess.Pop
     finally:
         process.send_signal(signal.SIGINT)
         finish(process)
+
+
+def kill_9(run: int) -> None:
+    """SIGKILL for a run, and before that for the process that would restore after it: what is left is looked at."""
+    for path in Path("/proc").iterdir():
+        with suppress(OSError):
+            parent = path.name.isdigit() and (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            if parent == str(run) and b"restore" in (path / "cmdline").read_bytes().split(b"\0"):
+                os.kill(int(path.name), signal.SIGKILL)
+    os.kill(run, signal.SIGKILL)
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> Done:

@@ -33,6 +33,8 @@ _advice = ""
 _terminals: tuple[int, ...] = ()
 #: What `Interrupted` was raised for, in this `interruptible`.
 _raised = ""
+#: Called when somebody gives up.
+_at_the_end: list[Callable[[], None]] = []
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:
@@ -42,6 +44,8 @@ def _handle(number: int, _frame: FrameType | None) -> None:
     if number == signal.SIGHUP:
         _leave_terminals()
     if _depth and _came >= _GIVES_UP:
+        for call in _at_the_end:
+            call()
         _say(f"xdplab: given up by {name}: not everything is put back{_advice}")
         os._exit(Interrupted.exit_code)
     if _depth:
@@ -105,6 +109,16 @@ def interruptible(testbed: str = "...") -> Iterator[None]:
         _raised = ""
         for number, handler in saved.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def giving_up(call: Callable[[], None]) -> Iterator[None]:
+    """Within: whoever gives up has this called first."""
+    _at_the_end.append(call)
+    try:
+        yield
+    finally:
+        _at_the_end.remove(call)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def recover(spec: TestbedSpec, *, force: bool = False, forget: Collection[PortRo
 
 def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection[PortRole] = ()) -> list[str]:
     """The same of a testbed that is not up."""
-    testbed.lock.acquire()
+    testbed.lock.acquire(restoring=True)
     try:
         if forget:
             testbed.lock.forget_ports({role: testbed.spec.ports[role].title for role in forget})

@@ -44,6 +44,7 @@ from xdplab.model import (
 from xdplab.results import RunFolder, trials_by_point
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
+from xdplab.runner.guardian import guarded
 from xdplab.runner.listener import Listener
 from xdplab.runner.look import redirects_by_xdp
 from xdplab.runner.low_latency import LowLatency
@@ -137,7 +138,7 @@ class StudyRun:
         ended = _Ended()
         with interruptible(self._study.testbed):
             try:
-                with self._put_back_afterwards(ended):
+                with guarded(self._testbed.spec), self._put_back_afterwards(ended):
                     self._testbed.up()
                     self._retry_once("what a run sets on cards", self._low_latency.apply)
                     record = self._open()
@@ -265,12 +266,10 @@ class StudyRun:
         if method.own_ends:
             return False
         unknown = {point.forwarder.title: point for point in points if method.forwarder(point).redirects_unknown}
-        for title, point in unknown.items():
+        for point in unknown.values():
             forwarder = method.forwarder(point)
             send, note = self._testers.look(point), self._listener.note
-            found = redirects_by_xdp(point, forwarder, self._testbed, self._testbed.layout, send, note)
-            self._listener.note(f"{title}: {'redirects' if found else 'does not redirect'} by XDP, as its ports count")
-            if found:
+            if redirects_by_xdp(point, forwarder, self._testbed, self._testbed.layout, send, note):
                 return True
         return False
 

@@ -22,6 +22,8 @@ from xdplab.tools import folder_of
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 #: How long a lock may be held by nobody known: who takes it, or gives it back, is between two system calls.
 _UNKNOWN_S = 1.0
+#: What the lock of one that puts back has after its process, and how long others wait for it.
+_RESTORING, _RESTORING_S = "puts back what a run left", 60.0
 
 
 class _State(BaseModel):
@@ -103,18 +105,22 @@ class TestbedLock:
         """True while this object holds the lock."""
         return self._file is not None
 
-    def acquire(self) -> None:
-        """Take the lock.
+    def acquire(self, *, restoring: bool = False) -> None:
+        """Take the lock, after whoever puts things back under it.
+
+        Args:
+            restoring: this is to put back what a run left.
 
         Raises:
             InputError: another process holds it.
         """
         file = (volatile_dir() / f"{self.name}.lock").open("a+", encoding="utf-8")
-        deadline = time.monotonic() + _UNKNOWN_S
+        began = time.monotonic()
         while not _locked(file):
             file.seek(0)
             holder = file.read().strip()
-            if holder or time.monotonic() > deadline:
+            limit_s = _RESTORING_S if _RESTORING in holder else 0.0 if holder else _UNKNOWN_S
+            if time.monotonic() - began > limit_s:
                 file.close()
                 raise InputError(
                     f"{self._title}: in use by process {holder or 'unknown'}; wait for it, or stop it and run "
@@ -124,7 +130,7 @@ class TestbedLock:
         self._file = file
         with suppress(OSError):  # on a full disk the lock holds all the same, and nobody learns whose it is
             os.ftruncate(file.fileno(), 0)
-            os.pwrite(file.fileno(), str(os.getpid()).encode(), 0)
+            os.pwrite(file.fileno(), f"{os.getpid()}{f' ({_RESTORING})' if restoring else ''}".encode(), 0)
         try:
             self._refuse_other_file()
         except XdplabError:

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges `xdplab gate --cost --kernel`: changes planted in Linux's source, each a commit that is built and counted."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from xdplab.model import InputError
+from xdplab_cost.gate import judge_cells
+from xdplab_cost.run import Cell, Wanted, measure
+
+#: The gate allows so much: 2 instructions of the 3,942 that `xsk` takes on Linux 7.3.
+ALLOWED = 0.0005
+_DRIVER = "veth"
+_COPY_LIMIT_S = 1800.0
+
+#: Where a plant of `kernel_plants.yaml` goes: the file, whose frames pass there, and after which text.
+_PLACES = {
+    "xsk_rcv": ("net/xdp/xsk.c", "xsk", "static int xsk_rcv(struct xdp_sock *xs, struct xdp_buff *xdp)\n{\n"),
+    "veth_xdp_rcv": ("drivers/net/veth.c", "xdp", "\t\t\tstats->xdp_bytes += skb->len;\n"),
+}
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A change of Linux's source: `find`, which stands once in `file`, becomes `put`.
+
+    Attributes:
+        name: What it is.
+        forwarder: Whose frames pass there.
+        null: Whether frames take nothing more.
+    """
+
+    name: str
+    file: str
+    find: str
+    put: str
+    forwarder: str
+    null: bool
+
+
+def plants() -> list[Plant]:
+    """Those of `kernel_plants.yaml`: changes that frames pay for first."""
+    path = Path(__file__).with_name("kernel_plants.yaml")
+    return [_plant(entry) for entry in yaml.safe_load(path.read_text(encoding="utf-8"))]
+
+
+def _plant(entry: dict[str, Any]) -> Plant:
+    null = entry.get("changes_nothing", False)
+    if "find" in entry:
+        return Plant(entry["name"], entry["file"], entry["find"], entry["put"], entry["forwarder"], null)
+    file, forwarder, find = _PLACES[entry["at"]]
+    above, code = entry.get("above", ""), entry.get("code", "")
+    if entry["at"] == "xsk_rcv":
+        return Plant(entry["name"], file, find, f"{above}{find}{{\n{code}}}\n", forwarder, null)
+    return Plant(entry["name"], file, find, f"{find}{{\n{above}{code}}}\n", forwarder, null)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the gate said of a plant.
+
+    Attributes:
+        verdict: `slower` or `pass`, as a gate's.
+        change: Instructions per frame, after less before.
+        before: Instructions per frame.
+        where: Functions that took most of it.
+    """
+
+    plant: Plant
+    verdict: str
+    change: float
+    before: float
+    where: tuple[str, ...]
+
+    @property
+    def right(self) -> bool:
+        return self.verdict == ("pass" if self.plant.null else "slower")
+
+    @property
+    def row(self) -> str:
+        where = ", ".join(f"`{each}`" for each in self.where)
+        null = "null: " if self.plant.null else ""
+        return f"| {null}{self.plant.name} | {self.verdict}, {self.change:+.2f} of {self.before:,.0f} | {where} |"
+
+
+def debians_source(folder: Path) -> Path:
+    """Linux's source as the machine's apt has it, unpacked below the folder.
+
+    Raises:
+        InputError: it has none.
+    """
+    depends = _run(["apt-cache", "depends", "linux-source"], folder)
+    name = next((line.split()[-1] for line in depends.splitlines() if "Depends: linux-source-" in line), "")
+    if not name:
+        raise InputError("linux-source: not in the machine's apt; give a source tree")
+    tree = folder / name
+    if not tree.is_dir():
+        _run(["apt-get", "download", name], folder)
+        (package,) = folder.glob(f"{name}_*.deb")
+        _run(["dpkg-deb", "--extract", str(package), "package"], folder)
+        _run(["tar", "--extract", "--directory=package", f"--file=package/usr/src/{name}.tar.xz"], folder)
+        (folder / "package" / name).rename(tree)
+    return tree
+
+
+def repository(source: Path, folder: Path) -> Path:
+    """The source in a repository of ours, whose branch `base` is as it was."""
+    tree = folder / "linux"
+    if not (tree / ".git/refs/heads/base").exists():
+        _run(["cp", "--archive", "--reflink=auto", f"{source.resolve()}/.", str(tree)], folder)
+        _run(["git", "init", "--quiet", "--initial-branch=base"], tree)
+        _run(["git", "add", "--all", "--force"], tree)
+        _commit(tree, "base")
+    return tree
+
+
+def plant(tree: Path, change: Plant, branch: str) -> str:
+    """A branch with that change alone; returns `TREE@BRANCH`.
+
+    Raises:
+        InputError: what is to be replaced does not stand once in this source.
+    """
+    _run(["git", "checkout", "--quiet", "--force", "-B", branch, "base"], tree)
+    file = tree / change.file
+    text = file.read_text(encoding="utf-8")
+    if text.count(change.find) != 1:
+        raise InputError(
+            f"{file}: {change.find.strip().splitlines()[0]!r} stands there {text.count(change.find)} times, not once"
+        )
+    file.write_text(text.replace(change.find, change.put), encoding="utf-8")
+    _run(["git", "add", change.file], tree)
+    _commit(tree, change.name)
+    return f"{tree}@{branch}"
+
+
+def bench_kernel(
+    source: Path, folder: Path, wanted: Sequence[Plant], say: Callable[[str], None], seeds: Sequence[int] = (1, 2, 3)
+) -> list[Found]:
+    """Build and count the source as it is, and after each change.
+
+    Args:
+        source: A tree of Linux, which stays as it is.
+        folder: For our copy of it.
+        wanted: Some of `plants()`.
+        say: Called with a line for each guest, and with each result.
+        seeds: Of the guests' random numbers.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = repository(source, folder.resolve())
+    names = list(dict.fromkeys(each.forwarder for each in wanted))
+    base = f"{tree}@base"
+    before = measure(Wanted([base], [_DRIVER], names, seeds), say)
+    found = []
+    for number, each in enumerate(wanted):
+        made = plant(tree, each, f"plant-{number}")
+        after = measure(Wanted([made], [_DRIVER], [each.forwarder], seeds), say)
+        found.append(
+            _judged(each, before.cell(base, _DRIVER, each.forwarder), after.cell(made, _DRIVER, each.forwarder))
+        )
+        say(found[-1].row)
+    return found
+
+
+def _judged(change: Plant, before: Cell, after: Cell) -> Found:
+    result = judge_cells(before, after, ALLOWED)
+    where = [name.rpartition(":")[2] for layer in result.changes for name in layer.functions]
+    was = before.instructions or 0.0
+    return Found(change, result.verdict, (after.instructions or 0.0) - was, was, tuple(where[:3]))
+
+
+def _commit(tree: Path, message: str) -> None:
+    author = ("-c", "user.name=xdplab", "-c", "user.email=xdplab@localhost")
+    _run(["git", *author, "commit", "--quiet", "--message", message], tree)
+
+
+def _run(argv: Sequence[str], folder: Path) -> str:
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=_COPY_LIMIT_S, check=False)
+    if done.returncode:
+        raise InputError(f"{argv[0]}: {(done.stderr.strip().splitlines() or ['it fails'])[-1]}")
+    return done.stdout

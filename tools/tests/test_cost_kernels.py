@@ -4,10 +4,11 @@
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from lab.command import inline
+from lab.command import inline, wait_for
 from lab.linux import git, header, linux_tree
 
 from xdplab.model import DoesNotCompile, InputError, Unsupported
@@ -68,6 +69,21 @@ def test_what_does_not_compile_says_the_compilers_first_error(tree: Path) -> Non
     (tree / "net/xdp/xsk.c").write_text("broken", encoding="ascii")
     with pytest.raises(DoesNotCompile, match=r"xsk.c:1:1: error: expected ';'; log: "):
         made(str(tree))
+
+
+def test_a_build_ends_with_who_started_it(tree: Path) -> None:
+    (tree / "net/xdp/xsk.c").write_text("slow", encoding="ascii")
+    code = "import sys; from xdplab_cost import kernels, lane; lane.lane(); kernels._TOOLS = ('make',); "
+    code += "kernels._made(sys.argv[1], print)"
+    building = subprocess.Popen([sys.executable, "-c", code, str(tree)], stdout=subprocess.DEVNULL)
+    wait_for(lambda: _runs("sleep 61.25"), "the build")
+    building.kill()
+    building.wait()
+    wait_for(lambda: not _runs("sleep 61.25"), "its end")
+
+
+def _runs(command: str) -> bool:
+    return subprocess.run(["pgrep", "-fx", command], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def test_a_compiler_that_is_missing_is_named(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,16 @@ def test_a_forwarder_killed_in_a_trial_fails_its_point_alone(lab: Lab, forwarder
     assert "was ended by signal SIGKILL" in (lab.results / "latest" / "report.html").read_text(encoding="utf-8")
     assert "Traceback" not in done.err
     assert done.code == 1
+
+
+def test_a_forwarder_that_is_stopped_in_a_trial_is_named_as_such(lab: Lab) -> None:
+    lab.run(killed("xsk", signal="SIGSTOP"), forwarders=["xsk"], method={"name": "latency", "duration_s": 0.4})
+    lab.assert_nothing_left()
+    (row,) = lab.rows()
+    assert row["status"] == "failed"
+    assert re.match(r"xsk is stopped \(process \d+, state T; kill -CONT \d+ lets it go on\)", row["reason"]), row[
+        "reason"
+    ]
 
 
 def test_a_tester_killed_in_a_trial_fails_its_repetition_alone(lab: Lab) -> None:

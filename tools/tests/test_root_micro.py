@@ -47,13 +47,19 @@ def newest(lab: Lab) -> tuple[dict[tuple[str, str], PointSummary], list[TrialRec
     return found, trials
 
 
+def test_a_program_that_is_named_and_not_there_is_bad_input(lab: Lab) -> None:
+    path = study(lab, [case("absent", "xdpsock", path="/nowhere/x")], {"name": "micro", "workloads": ["rxdrop"]})
+    done = lab.xdplab("run", path, "--allow-program", "/nowhere/x")
+    done.refused("xdpsock: path=/nowhere/x: no such program: correct it")
+    lab.assert_nothing_left()
+
+
 def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     broken = lab.folder / "xdpsock"
     broken.write_text("#!/bin/sh\necho no socket today >&2\nexit 1\n", encoding="utf-8")
     broken.chmod(0o755)
     cases = [
         case("plain"),
-        case("absent", "xdpsock", path="/nowhere/x"),
         case("broken", "xdpsock", path=str(broken)),
         case("packet", backend="af_packet"),
         case("busy", busy_poll_us=20),
@@ -61,16 +67,15 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
         case("huge", hugepages=True),
         case("dpdk", "testpmd"),
     ]
-    only = {key: ["rxdrop"] for key in ("absent", "broken", "busy", "zero", "dpdk", "huge")} | {"packet": ["l2fwd"]}
+    only = {key: ["rxdrop"] for key in ("broken", "busy", "zero", "dpdk", "huge")} | {"packet": ["l2fwd"]}
     method = {"name": "micro", "workloads": ["rxdrop", "txonly", "l2fwd"], "only": only}
     hugepages = Path("/proc/sys/vm/nr_hugepages").read_text(encoding="ascii")
-    allow = ["--allow-program", "/nowhere/x", "--allow-program", broken]
+    allow = ["--allow-program", broken]
     done = lab.xdplab("run", study(lab, cases, method, traffic={"frame_bytes": 512}), *allow)
     assert (done.code, done.complaints) == (1, []), done.err
     found, trials = newest(lab)
-    assert len(found) == 10
-    absent, broken_one = found["rxdrop", "absent"], found["rxdrop", "broken"]
-    assert (absent.status, "no program /nowhere/x" in absent.reason) == ("unsupported", True), absent.reason
+    assert len(found) == 9
+    broken_one = found["rxdrop", "broken"]
     assert (broken_one.status, "exit code 1: no socket today" in broken_one.reason) == ("failed", True), (
         broken_one.reason
     )
@@ -90,7 +95,7 @@ def test_every_workload_and_what_veth_cannot_do(lab: Lab) -> None:
     assert "Not measured, and why" in report.read_text(encoding="utf-8")
     shown = lab.xdplab("show")
     assert "dead time of a repetition: " in shown.out
-    assert len(lab.xdplab("show", "--json").json()) == 10
+    assert len(lab.xdplab("show", "--json").json()) == 9
     report.unlink()
     assert lab.xdplab("report").out.strip() == str(report.resolve())
     assert report.is_file()

@@ -37,6 +37,8 @@ _REPRODUCIBLE = {
     "KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "xdplab", "KBUILD_BUILD_HOST": "xdplab",
     "KBUILD_BUILD_VERSION": "1", "LC_ALL": "C",
 }  # fmt: skip
+#: A build ends with the process that started it, whatever that one ends by.
+_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 _TOOLS = ("make", "gcc", "ld", "flex", "bison", "bc", "xz")
 _BUILD_LIMIT_S, _STEP_LIMIT_S = 7200.0, 600.0
 #: linux/Documentation/arch/x86/boot.rst: "HdrS" at 0x202, and where the version's text is, less 0x200, at 0x20e.
@@ -298,7 +300,8 @@ def _make(name: str, argv: Sequence[str], log: Path) -> None:
     with log.open("ab") as file:
         try:
             done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=_BUILD_LIMIT_S, check=False,
+                [*_WITH_US, *argv],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=_BUILD_LIMIT_S, check=False,
                 env={**os.environ, **_REPRODUCIBLE},
             )  # fmt: skip
         except subprocess.TimeoutExpired:

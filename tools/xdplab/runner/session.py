@@ -422,8 +422,8 @@ class PointSession:
         self._traffic_s += spec.warmup_s + spec.duration_s
         after = snapshot(self._forwarder, self._dut)
         self._testbed.check_connections()
-        if ended := self._forwarder.crashed():
-            raise PointFailed(ended)
+        if wrong := self._forwarder.crashed() or stopped(self._dut.host, self._forwarder.pids()):
+            raise PointFailed(wrong)
         if result.restart_own_ns is not None:
             counters = None  # some of them were reset meanwhile, and nothing says which
         now = counting.counters() if counting else {}

@@ -16,7 +16,7 @@ from xdplab.forwarders.options import Key, arguments
 from xdplab.forwarders.process import InstanceForwarder, Process, by_hash
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
-from xdplab.model import InputError, Model, NamesProgram, PointFailed
+from xdplab.model import InputError, Model, NamesProgram, NotThere, PointFailed
 from xdplab.model.forwarder import OnePortRole
 
 _ROLES: dict[OnePortRole, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
@@ -58,13 +58,16 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
         return XdpsockRole(self.options, role, frame_bytes)
 
     def unsupported(self, dut: Dut) -> str | None:
-        """It comes from no package registry, and has one port."""
+        """It comes from no package registry, and has one port. Raises NotThere where a program is named that is not."""
+        if self.options.program is None:
+            own, setting = self.options.path, os.environ.get("XDPLAB_XDPSOCK")
+            if own or setting:
+                named = f"path={own}" if own else f"XDPLAB_XDPSOCK={setting}"
+                raise NotThere(f"xdpsock: {named}: no such program: correct it")
         if not dut.hairpin:
             return "xdpsock: it has one port: path hairpin"
         if self.options.program is None:
-            asked = self.options.path or os.environ.get("XDPLAB_XDPSOCK")
-            missing = f"no program {asked}" if asked else "it is not on PATH"
-            return f"xdpsock: {missing}; build it from the bpf-examples project, or set XDPLAB_XDPSOCK"
+            return "xdpsock: it is not on PATH; build it from the bpf-examples project, or set XDPLAB_XDPSOCK"
         return why_not_counted(dut, self._workload)
 
     def start(self, dut: Dut) -> None:

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linux built from Debian's source, for real: a lock planted in net/xdp/xsk.c is found by the gate, a comment is not.
+
+Half an hour of two cores, and 8 GB for the tree and what is built of it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lab.command import Done
+
+from dev.bench_kernel import bench_kernel, debians_source, plants
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_the_gate_finds_what_is_planted_in_the_kernels_source(tmp_path: Path, cli: Callable[..., Done]) -> None:
+    changes = {each.name: each for each in plants()}
+    lock, comment = changes["xsk.c: a lock taken and given back"], changes["xsk.c: a comment"]
+    found = bench_kernel(debians_source(tmp_path), tmp_path, [lock, comment], print, seeds=(1,))
+    assert [each.verdict for each in found] == ["slower", "pass"]
+    assert 4 < found[0].change < 40
+    assert any("xsk" in where for where in found[0].where)
+    assert found[1].change == 0
+    kernels = [f"--kernel={tmp_path}/linux@{branch}" for branch in ("base", "plant-0")]
+    page = tmp_path / "page.md"
+    gate = ("gate", "xsk", "xsk", "--cost", *kernels, "--max-slowdown", "0.05%", "--markdown", page)
+    done = cli(*gate)
+    assert done.code == 1, done
+    assert "xsk" in page.read_text(encoding="utf-8")

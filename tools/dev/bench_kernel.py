@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges `xdplab gate --cost --kernel`: changes planted in Linux's source, each a commit that is built and counted."""
 
+import re
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Plant:
     Attributes:
         name: What it is.
         forwarder: Whose frames pass there.
-        null: Whether frames take nothing more.
+        effect: `more`, `nothing` or `less`: what frames take after it.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Plant:
     find: str
     put: str
     forwarder: str
-    null: bool
+    effect: str
 
 
 def plants() -> list[Plant]:
@@ -50,14 +51,14 @@ def plants() -> list[Plant]:
 
 
 def _plant(entry: dict[str, Any]) -> Plant:
-    null = entry.get("changes_nothing", False)
+    effect = "nothing" if entry.get("changes_nothing") else "less" if entry.get("saves") else "more"
     if "find" in entry:
-        return Plant(entry["name"], entry["file"], entry["find"], entry["put"], entry["forwarder"], null)
+        return Plant(entry["name"], entry["file"], entry["find"], entry["put"], entry["forwarder"], effect)
     file, forwarder, find = _PLACES[entry["at"]]
     above, code = entry.get("above", ""), entry.get("code", "")
     if entry["at"] == "xsk_rcv":
-        return Plant(entry["name"], file, find, f"{above}{find}{{\n{code}}}\n", forwarder, null)
-    return Plant(entry["name"], file, find, f"{find}{{\n{above}{code}}}\n", forwarder, null)
+        return Plant(entry["name"], file, find, f"{above}{find}{{\n{code}}}\n", forwarder, effect)
+    return Plant(entry["name"], file, find, f"{find}{{\n{above}{code}}}\n", forwarder, effect)
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,13 @@ class Found:
 
     @property
     def right(self) -> bool:
-        return self.verdict == ("pass" if self.plant.null else "slower")
+        expected = {"more": self.verdict == "slower", "nothing": self.change == 0, "less": self.change < 0}
+        return expected[self.plant.effect]
 
     @property
     def row(self) -> str:
         where = ", ".join(f"`{each}`" for each in self.where)
-        null = "null: " if self.plant.null else ""
+        null = "null: " if self.plant.effect == "nothing" else ""
         return f"| {null}{self.plant.name} | {self.verdict}, {self.change:+.2f} of {self.before:,.0f} | {where} |"
 
 
@@ -109,9 +111,14 @@ def debians_source(folder: Path) -> Path:
 
 
 def repository(source: Path, folder: Path) -> Path:
-    """The source in a repository of ours, whose branch `base` is as it was."""
+    """The source in a repository of ours, whose branch `base` is as it was; of a repository its last commit."""
     tree = folder / "linux"
-    if not (tree / ".git/refs/heads/base").exists():
+    if (tree / ".git/refs/heads/base").exists():
+        return tree
+    if (source / ".git").exists():
+        _run(["git", "clone", "--quiet", "--shared", str(source.resolve()), str(tree)], folder)
+        _run(["git", "checkout", "--quiet", "-b", "base"], tree)
+    else:
         _run(["cp", "--archive", "--reflink=auto", f"{source.resolve()}/.", str(tree)], folder)
         _run(["git", "init", "--quiet", "--initial-branch=base"], tree)
         _run(["git", "add", "--all", "--force"], tree)
@@ -119,19 +126,14 @@ def repository(source: Path, folder: Path) -> Path:
     return tree
 
 
-def plant(tree: Path, change: Plant, branch: str) -> str:
-    """A branch with that change alone; returns `TREE@BRANCH`.
-
-    Raises:
-        InputError: what is to be replaced does not stand once in this source.
-    """
+def plant(tree: Path, change: Plant) -> str:
+    """A branch of its name with that change alone; `TREE@BRANCH`, or "" where what it replaces does not stand once."""
+    branch = re.sub(r"[^\w.]+", "-", change.name)
     _run(["git", "checkout", "--quiet", "--force", "-B", branch, "base"], tree)
     file = tree / change.file
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
     if text.count(change.find) != 1:
-        raise InputError(
-            f"{file}: {change.find.strip().splitlines()[0]!r} stands there {text.count(change.find)} times, not once"
-        )
+        return ""
     file.write_text(text.replace(change.find, change.put), encoding="utf-8")
     _run(["git", "add", change.file], tree)
     _commit(tree, change.name)
@@ -156,8 +158,11 @@ def bench_kernel(
     base = f"{tree}@base"
     before = measure(Wanted([base], [_DRIVER], names, seeds), say)
     found = []
-    for number, each in enumerate(wanted):
-        made = plant(tree, each, f"plant-{number}")
+    for each in wanted:
+        made = plant(tree, each)
+        if not made:
+            say(f"{each.name}: does not fit this source; left out")
+            continue
         after = measure(Wanted([made], [_DRIVER], [each.forwarder], seeds), say)
         found.append(
             _judged(each, before.cell(base, _DRIVER, each.forwarder), after.cell(made, _DRIVER, each.forwarder))

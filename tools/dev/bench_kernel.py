@@ -113,7 +113,7 @@ def debians_source(folder: Path) -> Path:
 def repository(source: Path, folder: Path) -> Path:
     """The source in a repository of ours, whose branch `base` is as it was; of a repository its last commit."""
     tree = folder / "linux"
-    if (tree / ".git/refs/heads/base").exists():
+    if (tree / ".git").exists() and "base" in _run(["git", "branch", "--format=%(refname:short)"], tree).split():
         return tree
     if (source / ".git").exists():
         _run(["git", "clone", "--quiet", "--shared", str(source.resolve()), str(tree)], folder)
@@ -135,7 +135,6 @@ def plant(tree: Path, change: Plant) -> str:
     if text.count(change.find) != 1:
         return ""
     file.write_text(text.replace(change.find, change.put), encoding="utf-8")
-    _run(["git", "add", change.file], tree)
     _commit(tree, change.name)
     return f"{tree}@{branch}"
 
@@ -180,7 +179,7 @@ def _judged(change: Plant, before: Cell, after: Cell) -> Found:
 
 def _commit(tree: Path, message: str) -> None:
     author = ("-c", "user.name=xdplab", "-c", "user.email=xdplab@localhost")
-    _run(["git", *author, "commit", "--quiet", "--message", message], tree)
+    _run(["git", *author, "commit", "--quiet", "--all", "--message", message], tree)
 
 
 def _run(argv: Sequence[str], folder: Path) -> str:

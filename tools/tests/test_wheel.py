@@ -190,7 +190,8 @@ def test_without_root_it_runs_a_study_on_the_simulated_testbed(installed: Instal
 def test_without_root_or_a_checkout_a_gate_counts_instructions(installed: Installed, open_folder: Path) -> None:
     """As in a hosted runner (docs/ci.md); what the lane's cache has is not fetched again."""
     open_folder.chmod(0o777)
-    (open_folder / "cache").mkdir(mode=0o777)
+    (open_folder / "cache").mkdir()
+    (open_folder / "cache").chmod(0o777)
     here = tools.cache_folder() / "nic"
     if here.is_dir():
         subprocess.run(["cp", "-r", "--reflink=auto", here, open_folder / "cache"], check=True)

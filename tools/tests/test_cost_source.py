@@ -45,7 +45,7 @@ def test_the_gate_finds_what_is_planted_in_the_kernels_source(tmp_path: Path, cl
     assert found[1].change == 0
     kernels = [f"--kernel={tmp_path}/linux@{branch}" for branch in ("base", "xsk.c-a-lock-taken-and-given-back")]
     page = tmp_path / "page.md"
-    gate = ("gate", "xsk", "xsk", "--cost", *kernels, "--max-slowdown", "0.05%", "--markdown", page)
+    gate = ("gate", "xsk", "xsk", "--cost", *kernels, "--max-slowdown", "0.03%", "--markdown", page)
     done = cli(*gate)
     assert done.code == 1, done
     assert "xsk" in page.read_text(encoding="utf-8")

@@ -322,6 +322,7 @@ def test_tables(guests: Guests) -> None:
     head, *rows = table.comma_separated(found).splitlines()
     assert head.startswith("kernel,kernel_package,driver,forwarder,")
     assert rows[2].startswith("6.1,linux 6.1-1,veth,xdp,xdp,ok,,212.0,211.0,213.0,")
+    assert ",xdplab cost xdp --kernel 6.1 --driver veth," in rows[2]
     page = table.markdown(found)
     assert "|  | tester | linux-bridge | xdp |" in page
     assert "| 6.1, veth | 1,000.0 | failed | 212.0 |" in page

@@ -72,7 +72,7 @@ def _few(count: float) -> str:
 
 
 _COLUMNS = ["kernel", "kernel_package", "driver", "forwarder", "title", "status", "reason"]
-_COLUMNS += ["instructions", "low", "high", "whole"]
+_COLUMNS += ["instructions", "low", "high", "whole", "date", "command"]
 
 
 def comma_separated(found: CostTable) -> str:

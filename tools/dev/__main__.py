@@ -95,17 +95,20 @@ def bench_of_kernels(
 ) -> None:
     """Judge `xdplab gate --cost --kernel` on 21 changes of Linux's source, of which ten change nothing a frame takes.
 
-    Example: python tools/dev bench-kernel ../linux --plants lock
+    Example: python tools/dev bench-kernel ../linux --plants xsk.c
     """
     from dev import bench_kernel as planted
 
+    folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     wanted = [each for each in planted.plants() if plants in each.name]
+    if not wanted:
+        raise typer.BadParameter(f"{plants}: no plant of kernel_plants.yaml has that in its name")
     tree = source or planted.debians_source(folder)
     found = planted.bench_kernel(tree, folder, wanted, lambda line: print(line, file=sys.stderr), range(1, seeds + 1))
     print("\n".join(each.row for each in found))
     print(f"{sum(each.right for each in found)} of {len(found)} are right")
-    sys.exit(0 if all(each.right for each in found) else 1)
+    sys.exit(0 if found and all(each.right for each in found) else 1)
 
 
 @cli.command("own-cost")

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges `xdplab gate --cost --kernel`: changes planted in Linux's source, each a commit that is built and counted."""
 
+import math
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +17,7 @@ from xdplab.model import InputError
 from xdplab_cost.gate import judge_cells
 from xdplab_cost.run import Cell, Wanted, measure
 
-#: The gate allows so much: one instruction of the 3,942 that `xsk` takes on Linux 7.3.
+#: Allowed slowdown: one instruction of the 3,942 that `xsk` takes on Linux 7.3.
 ALLOWED = 0.0003
 _DRIVER = "veth"
 _COPY_LIMIT_S = 1800.0
@@ -63,7 +66,7 @@ def _plant(entry: dict[str, Any]) -> Plant:
 
 @dataclass(frozen=True)
 class Found:
-    """What the gate said of a plant.
+    """The gate's result for a plant.
 
     Attributes:
         verdict: `slower` or `pass`, as a gate's.
@@ -103,7 +106,7 @@ def debians_source(folder: Path) -> Path:
     tree = folder / name
     if not tree.is_dir():
         _run(["apt-get", "download", name], folder)
-        (package,) = folder.glob(f"{name}_*.deb")
+        package = max(folder.glob(f"{name}_*.deb"), key=lambda each: each.stat().st_mtime)
         _run(["dpkg-deb", "--extract", str(package), "package"], folder)
         _run(["tar", "--extract", "--directory=package", f"--file=package/usr/src/{name}.tar.xz"], folder)
         (folder / "package" / name).rename(tree)
@@ -111,11 +114,22 @@ def debians_source(folder: Path) -> Path:
 
 
 def repository(source: Path, folder: Path) -> Path:
-    """The source in a repository of ours, whose branch `base` is as it was; of a repository its last commit."""
-    tree = folder / "linux"
-    if (tree / ".git").exists() and "base" in _run(["git", "branch", "--format=%(refname:short)"], tree).split():
+    """The source in a repository of ours, whose branch `base` is as it was; of a repository its last commit.
+
+    Raises:
+        InputError: the folder has one of another source.
+    """
+    tree, origin = folder / "linux", folder / "source"
+    commit = _run(["git", "rev-parse", "HEAD"], source).strip() if (source / ".git").exists() else ""
+    words = f"{source.resolve()} {commit}".strip()
+    if origin.exists():
+        if origin.read_text(encoding="utf-8") != words:
+            raise InputError(
+                f"{folder} is of {origin.read_text(encoding='utf-8')}: remove it, or give another --folder"
+            )
         return tree
-    if (source / ".git").exists():
+    shutil.rmtree(tree, ignore_errors=True)
+    if commit:
         _run(["git", "clone", "--quiet", "--shared", str(source.resolve()), str(tree)], folder)
         _run(["git", "checkout", "--quiet", "-b", "base"], tree)
     else:
@@ -123,6 +137,7 @@ def repository(source: Path, folder: Path) -> Path:
         _run(["git", "init", "--quiet", "--initial-branch=base"], tree)
         _run(["git", "add", "--all", "--force"], tree)
         _commit(tree, "base")
+    origin.write_text(words, encoding="utf-8")
     return tree
 
 
@@ -174,16 +189,31 @@ def _judged(change: Plant, before: Cell, after: Cell) -> Found:
     result = judge_cells(before, after, ALLOWED)
     where = [name.rpartition(":")[2] for layer in result.changes for name in layer.functions]
     was = before.instructions or 0.0
-    return Found(change, result.verdict, (after.instructions or 0.0) - was, was, tuple(where[:3]))
+    now = math.nan if after.instructions is None else after.instructions
+    return Found(change, result.verdict, now - was, was, tuple(where[:3]))
 
 
 def _commit(tree: Path, message: str) -> None:
-    author = ("-c", "user.name=xdplab", "-c", "user.email=xdplab@localhost")
-    _run(["git", *author, "commit", "--quiet", "--all", "--message", message], tree)
+    settings = ("user.name=xdplab", "user.email=xdplab@localhost", "commit.gpgsign=false", "core.hooksPath=/dev/null")
+    _run(
+        [
+            "git",
+            *(word for each in settings for word in ("-c", each)),
+            "commit",
+            "--quiet",
+            "--all",
+            "--message",
+            message,
+        ],
+        tree,
+    )
 
 
 def _run(argv: Sequence[str], folder: Path) -> str:
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=_COPY_LIMIT_S, check=False)
+    done = subprocess.run(
+        argv, cwd=folder, capture_output=True, text=True, timeout=_COPY_LIMIT_S, check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
     if done.returncode:
         raise InputError(f"{argv[0]}: {(done.stderr.strip().splitlines() or ['it fails'])[-1]}")
     return done.stdout

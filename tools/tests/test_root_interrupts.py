@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals at every stage of a run on real namespaces, and what `xdplab restore` finds after kill -9."""
 
+import os
 import signal
 from typing import Any
 
 import pytest
-from lab.command import wait_for
+from lab.command import guardians, wait_for
 from lab.rooted import Lab, hugepages
 
 pytestmark = pytest.mark.root
@@ -79,6 +80,22 @@ def test_down_after_kill_9_leaves_nothing(lab: Lab, moment: dict[str, Any]) -> N
     down = lab.down()
     assert (down.code, down.complaints) == (0, [])
     wait_for(lambda: not lab.processes(), "the tester's end")
+    lab.assert_nothing_left()
+
+
+def test_a_guardian_restores_after_sigterm_and_with_its_output_closed(lab: Lab) -> None:
+    """As systemd ends what is left of a service, and where a pipe or a terminal has gone."""
+    process = lab.start("run", lab.study(forwarders=["xdp"], method={"name": "latency", "duration_s": 30}))
+    wait_for(lambda: {"xdpgen", "xdpfwd"} <= set(lab.processes().values()), "a trial")
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    process.stderr.close()
+    (guardian,) = guardians(process.pid)
+    os.kill(guardian, signal.SIGTERM)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not lab.processes(), "the guardian's end")
     lab.assert_nothing_left()
 
 

@@ -50,7 +50,7 @@ def newest(lab: Lab) -> tuple[dict[tuple[str, str], PointSummary], list[TrialRec
 def test_a_program_that_is_named_and_not_there_is_bad_input(lab: Lab) -> None:
     path = study(lab, [case("absent", "xdpsock", path="/nowhere/x")], {"name": "micro", "workloads": ["rxdrop"]})
     done = lab.xdplab("run", path, "--allow-program", "/nowhere/x")
-    done.refused("xdpsock: path=/nowhere/x: no such program: correct it")
+    done.refused("xdpsock: path=/nowhere/x: no such program, or not executable; correct the path")
     lab.assert_nothing_left()
 
 

@@ -264,6 +264,17 @@ def test_after_kill_9_the_next_command_puts_the_hosts_back(bench: Bench) -> None
     assert (again.code, again.out) == (0, "")
 
 
+def test_after_kill_9_hosts_are_put_back_without_a_command(bench: Bench) -> None:
+    long = bench.study(method={"name": "latency", "duration_s": 20}, knobs={"threaded_napi": [1]})
+    process = start("run", long, env=bench.env)
+    state = bench.folder / "state" / f"{bench.lab.name}.json"
+    wait_for(lambda: state.exists() and "threaded_napi" in state.read_text(encoding="utf-8"), "a setting", 60)
+    process.kill()
+    finish(process)  # once its guardian has closed their standard error
+    wait_for(lambda: not state.exists(), "the guardian", 60)
+    bench.assert_as_before()
+
+
 @pytest.mark.slow
 def test_applications_need_no_common_clock_and_leave_no_address_after_kill_9(bench: Bench) -> None:
     bench.lab.testbed.write_text(yaml.safe_dump({**bench.lab.spec(), "one_way": False}), encoding="utf-8")

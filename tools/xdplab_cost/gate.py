@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from xdplab.api import GateResult, GateSide, InputError, LayerChange, verdict_of
 from xdplab_cost import debian
 from xdplab_cost.cells import DRIVERS, chosen
+from xdplab_cost.guest import NOT_THE_FORWARDERS
 from xdplab_cost.kernels import chosen_kernels
 from xdplab_cost.layers import layer_of
 from xdplab_cost.run import Cell, Wanted, measure
@@ -40,7 +41,6 @@ def judge_cost(
 
     Raises:
         InputError: something is missing.
-        DoesNotCompile: source does not.
     """
     if len(kernels) > 2:
         raise InputError(f"--kernel: {len(kernels)} of them, but a gate has one for both, or one for each")
@@ -78,7 +78,8 @@ def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
     if base.status == "failed":
         return found.model_copy(update={"reason": f"the base itself has no figure: {base.reason}"})
     if new.status == "failed":
-        return found.model_copy(update={"verdict": "broken", "reason": f"{named[1]}: {new.reason}"})
+        verdict = "undecided" if new.reason.startswith(NOT_THE_FORWARDERS) else "broken"
+        return found.model_copy(update={"verdict": verdict, "reason": f"{named[1]}: {new.reason}"})
     ends = [each or 0.0 for each in (base.low, base.instructions, base.high, new.low, new.instructions, new.high)]
     if min(ends) <= 0:
         return found.model_copy(update={"reason": "one of the two takes no instructions above the tester's: no ratio"})

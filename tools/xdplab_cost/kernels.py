@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -37,9 +38,9 @@ _REPRODUCIBLE = {
     "KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "xdplab", "KBUILD_BUILD_HOST": "xdplab",
     "KBUILD_BUILD_VERSION": "1", "LC_ALL": "C",
 }  # fmt: skip
-#: A build ends with the process that started it, whatever that one ends by.
+#: make ends with the process that started it, and starts no other compiler.
 _WITH_US = ("setpriv", "--pdeathsig", "TERM")
-_TOOLS = ("make", "gcc", "ld", "flex", "bison", "bc", "xz")
+_TOOLS = ("setpriv", "make", "gcc", "ld", "flex", "bison", "bc", "xz")
 _BUILD_LIMIT_S, _STEP_LIMIT_S = 7200.0, 600.0
 #: linux/Documentation/arch/x86/boot.rst: "HdrS" at 0x202, and where the version's text is, less 0x200, at 0x20e.
 _MAGIC_AT, _VERSION_AT, _VERSION_BASE = 0x202, 0x20E, 0x200
@@ -298,21 +299,28 @@ def _commit(source: _Source) -> str:
 def _make(name: str, argv: Sequence[str], log: Path) -> None:
     """Raises: DoesNotCompile: with the compiler's first error."""
     with log.open("ab") as file:
+        making = subprocess.Popen(
+            [*_WITH_US, *argv], stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
+            env={**os.environ, **_REPRODUCIBLE},
+        )  # fmt: skip
         try:
-            done = subprocess.run(
-                [*_WITH_US, *argv],
-                stdin=subprocess.DEVNULL, stdout=file, stderr=file, timeout=_BUILD_LIMIT_S, check=False,
-                env={**os.environ, **_REPRODUCIBLE},
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise DoesNotCompile(f"--kernel {name}: make timed out after {_BUILD_LIMIT_S:g} s; log: {log}") from None
-    if done.returncode:
+            code = making.wait(_BUILD_LIMIT_S)
+        except BaseException as exc:  # Ctrl-C, too: with it its compilers
+            os.killpg(making.pid, signal.SIGTERM)
+            making.wait()
+            if isinstance(exc, subprocess.TimeoutExpired):
+                message = f"--kernel {name}: make timed out after {_BUILD_LIMIT_S:g} s; log: {log}"
+                raise DoesNotCompile(message) from None
+            raise
+    if code:
         text = log.read_text(encoding="utf-8", errors="replace")
+        if "is not clean" in text:
+            raise DoesNotCompile(f"--kernel {name}: it has been built in: name a commit, {name}@HEAD; log: {log}")
         said = next((line for line in text.splitlines() if _ERROR.search(line)), text[-200:])
         raise DoesNotCompile(f"--kernel {name}: {said.strip()}; log: {log}")
 
 
-_ERROR = re.compile(r"error:|\*\*\*|fatal:|not clean")
+_ERROR = re.compile(r"error:|\*\*\* \S|fatal:")
 
 
 def _git(tree: Path, *words: str, error: str = "", given: str = "") -> str:

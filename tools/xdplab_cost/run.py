@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from xdplab.api import LocalHost, Model, Unsupported, __version__, cpu_model
+from xdplab.api import DoesNotCompile, LocalHost, Model, Unsupported, __version__, cpu_model
 from xdplab_cost.cells import (
     DRIVERS,
     OWN,
@@ -162,17 +162,17 @@ def measure(wanted: Wanted, say: Callable[[str], None]) -> CostTable:
     """Boot what is not in the cache, and add up.
 
     Args:
-        wanted: Cells; what this machine has no program or kernel for is `unsupported`.
+        wanted: Cells; what this machine has no program or kernel for, or cannot compile, is `unsupported`.
         say: Called with a line for each guest, and before something is fetched or compiled.
 
     Raises:
         InputError: a name or an option is none.
-        DoesNotCompile: source does not.
     """
-    for name in wanted.forwarders:
-        compile_source(name, say)
+    broken = {name: why for name in wanted.forwarders if (why := _why_not_compiled(name, say))}
     names = list(dict.fromkeys((TESTER, *wanted.forwarders)))
-    forwarders = {(driver, name): _in_guest(name, driver) for driver in wanted.drivers for name in names}
+    forwarders = {
+        (driver, name): _in_guest(name, driver, broken.get(name, "")) for driver in wanted.drivers for name in names
+    }
 
     def has_cells(kernel: str) -> bool:
         cells = ((driver, name) for driver, name in forwarders if name != TESTER or len(names) == 1)
@@ -225,12 +225,22 @@ def _artefact(kernel: str, say: Callable[[str], None]) -> "Artefact | str":
         for name in TOOLS:
             program_here(name)
         return obtain(kernel, say)
-    except Unsupported as error:
+    except (Unsupported, DoesNotCompile) as error:
         return str(error)
 
 
-def _in_guest(name: str, driver: str) -> InGuest:
-    """With the reason where a program of it is missing."""
+def _why_not_compiled(name: str, say: Callable[[str], None]) -> str:
+    try:
+        compile_source(name, say)
+    except DoesNotCompile as error:
+        return str(error)
+    return ""
+
+
+def _in_guest(name: str, driver: str, broken: str) -> InGuest:
+    """With the reason where it does not compile, or a program of it is missing."""
+    if broken:
+        return InGuest("", {}, reason=broken, sockets=True, title=title_of(name))
     try:
         return in_guest(name, DRIVERS[driver])
     except Unsupported as error:
@@ -375,8 +385,8 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str],
     made = asked.guests[0].made
     head["kernel_package"] = _packages(made.kernel)[0]
     head["kernel_sha256"] = hashlib.sha256(made.image.read_bytes()).hexdigest()
-    errors = [each for each in own if isinstance(each, str)]
-    errors += [f"the tester alone: {each}" for each in alone if isinstance(each, str)]
+    errors = [f"the tester alone: {each}" for each in alone if isinstance(each, str) and asked.name != TESTER]
+    errors += [each for each in own if isinstance(each, str)]
     if errors:
         return Cell(**head, status="failed", reason=errors[0])
     whole = [each for each in own if isinstance(each, Cost)]

@@ -3,6 +3,7 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -12,8 +13,9 @@ from xdplab_cost import known
 from xdplab_cost.cells import TESTER
 from xdplab_cost.features import FEATURES, WORKING, Feature
 from xdplab_cost.guest import BATCH
+from xdplab_cost.layers import layer_of
 from xdplab_cost.page import Block, Bullets, Heading, Paragraph, Table, as_html, as_markdown
-from xdplab_cost.run import Cell, CostTable
+from xdplab_cost.run import Cell, CostTable, Wanted, more_words
 
 #: What no figure here has in it; below every table.
 NOT_IN_IT = (
@@ -34,7 +36,7 @@ def text(found: CostTable) -> str:
         mine = [cell for cell in found.cells if (cell.kernel, cell.driver) == (kernel, driver)]
         lines += [
             "",
-            f"kernel {kernel} ({mine[0].kernel_package}), {driver}: instructions per forwarded frame{_batches(found)}",
+            f"kernel {kernel}{_package(mine)}, {driver}: instructions per forwarded frame{_batches(found)}",
         ]
         for cell in mine:
             lines += [f"  {cell.title:<36} {_figure(cell)}", *(f"      {layers}" for layers in _layers(cell))]
@@ -56,6 +58,11 @@ def _figure(cell: Cell) -> str:
 def number(value: float | None) -> str:
     """To a tenth of an instruction."""
     return "" if value is None else f"{value:,.1f}"
+
+
+def _package(cells: Sequence[Cell]) -> str:
+    package = next((cell.kernel_package for cell in cells if cell.kernel_package), "")
+    return f" ({package})" if package else ""
 
 
 def _layers(cell: Cell) -> Iterator[str]:
@@ -322,8 +329,10 @@ def _counted(found: CostTable) -> Iterator[Block]:
     """Versions and checksums of all that was booted, and how a cell is repeated."""
     yield Heading("What was counted")
     days = sorted({cell.date for cell in found.cells if cell.date})
+    words = ["xdplab cost FORWARDER --kernel KERNEL --driver DRIVER"]
+    words += more_words(found.batch, max((len(cell.seeds) for cell in found.cells), default=len(Wanted.seeds)))
     yield Paragraph(
-        "`xdplab cost FORWARDER --kernel KERNEL --driver DRIVER` repeats a cell. "
+        f"`{' '.join(words)}` repeats a cell. "
         f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames. "
         f"Counted on {found.machine}{', '.join(['', *days][:2])}{f' to {days[-1]}' if days[1:] else ''}; "
         "`--check` reports whether another machine repeats it."
@@ -338,9 +347,21 @@ def _counted(found: CostTable) -> Iterator[Block]:
 
 
 def _largest(old: Cell, new: Cell) -> str:
-    changes = {layer: new.layers.get(layer, 0.0) - old.layers.get(layer, 0.0) for layer in {*old.layers, *new.layers}}
-    largest = sorted(changes.items(), key=lambda item: (-abs(item[1]), item[0]))[:3]
-    return ", ".join(f"{layer} {change:+,.0f}" for layer, change in largest if abs(change) >= 1)
+    """Three layers, the first with the function that took most of its change."""
+    layers = [(layer, new.layers.get(layer, 0.0) - old.layers.get(layer, 0.0)) for layer in {*old.layers, *new.layers}]
+    layers = [each for each in sorted(layers, key=lambda item: (-abs(item[1]), item[0]))[:3] if abs(each[1]) >= 1]
+    return ", ".join(
+        f"{layer} {change:+,.0f}{_function(old, new, layer, change) if at == 0 else ''}"
+        for at, (layer, change) in enumerate(layers)
+    )
+
+
+def _function(old: Cell, new: Cell, layer: str, change: float) -> str:
+    """` (NAME +282)`: the largest change in the layer's direction; "" where there is none."""
+    by_function = {name: new.functions.get(name, 0.0) - old.functions.get(name, 0.0)
+                   for name in {*old.functions, *new.functions} if layer_of(*name.rsplit(":", 1)) == layer}  # fmt: skip
+    largest = max(by_function, key=lambda name: (by_function[name] * math.copysign(1, change), name), default="")
+    return f" ({largest.rpartition(':')[2]} {by_function[largest]:+,.0f})" if largest else ""
 
 
 def _short(cell: Cell) -> str:

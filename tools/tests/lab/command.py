@@ -94,14 +94,22 @@ def held_up(testbed: object, env: Mapping[str, str]) -> Iterator["subprocess.Pop
         finish(process)
 
 
-def kill_9(run: int) -> None:
-    """SIGKILL for a run, and before that for the process that would restore after it: what is left is looked at."""
+def guardians(run: int) -> list[int]:
+    """Processes that wait for the end of a run to restore what it changed."""
+    found = []
     for path in Path("/proc").iterdir():
         with suppress(OSError):
-            parent = path.name.isdigit() and (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+            stat = (path / "stat").read_text(encoding="utf-8", errors="replace") if path.name.isdigit() else ""
+            parent = stat.rpartition(")")[2].split()[1] if stat else ""
             if parent == str(run) and b"restore" in (path / "cmdline").read_bytes().split(b"\0"):
-                os.kill(int(path.name), signal.SIGKILL)
-    os.kill(run, signal.SIGKILL)
+                found.append(int(path.name))
+    return found
+
+
+def kill_9(run: int) -> None:
+    """SIGKILL for a run and, before that, for its guardian, which would restore what is to be looked at."""
+    for pid in [*guardians(run), run]:
+        os.kill(pid, signal.SIGKILL)
 
 
 def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> Done:
@@ -110,7 +118,7 @@ def finish(process: subprocess.Popen[str], timeout_s: float = 60) -> Done:
     finally:
         if process.poll() is None:
             process.kill()
-            process.communicate()
+            process.communicate(timeout=60)  # its guardian has its stderr for as long as it restores
     return Done(process.returncode, out, err)
 
 

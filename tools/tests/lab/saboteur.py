@@ -3,7 +3,7 @@
 
 LAB_SABOTAGE is JSON: `at` (module:qualified name of a function), `call` (the how many-th call, from 1), `needs` (a
 child process without which a call does not count), `after_s` (later than its beginning), `signal`, and `target`:
-`self`, or the name of a child process; `restored`: what restores after SIGKILL of the run lives on. LAB_TAG fixes the
+`self`, or the name of a child process; `restored`: the guardian is not killed with the run. LAB_TAG fixes the
 tag in the names of namespaces and links, so that a test knows its own next to those of others. LAB_XDP_ON names a
 port that is found to carry an XDP program. LAB_DIRECT is a folder of what the direct link carried, which takes
 seconds of each run. LAB_FREEZER (v1, v2 or none) is the only freezer of cgroups that is found.
@@ -159,11 +159,11 @@ def children(name: str) -> list[int]:
 
 def _strike(plan: dict[str, Any]) -> None:
     number = signal.Signals[plan["signal"]]
-    for pid in [os.getpid()] if plan["target"] == "self" else children(plan["target"]):
-        if plan["target"] == "self" and number == signal.SIGKILL and not plan.get("restored"):
-            from lab.command import kill_9
+    if plan["target"] == "self" and number == signal.SIGKILL and not plan.get("restored"):
+        from lab.command import kill_9
 
-            kill_9(pid)
+        kill_9(os.getpid())
+    for pid in [os.getpid()] if plan["target"] == "self" else children(plan["target"]):
         os.kill(pid, number)
 
 

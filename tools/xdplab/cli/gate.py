@@ -123,7 +123,10 @@ def _verdict(judge: Callable[[], "GateResult"]) -> "GateResult":
     except XdplabError as exc:
         if exc.exit_code != XdplabError.exit_code:
             raise
-        print(f"undecided: {exc}", file=sys.stderr)  # a host was lost, a disk is full
+        print(f"undecided: {exc}", file=sys.stderr)  # a host was lost
+        raise typer.Exit(EXIT_CODES["undecided"]) from None
+    except OSError as exc:  # a disk is full
+        print(f"undecided: {exc.filename or ''}: {exc.strerror}", file=sys.stderr)
         raise typer.Exit(EXIT_CODES["undecided"]) from None
 
 

@@ -33,8 +33,8 @@ _advice = ""
 _terminals: tuple[int, ...] = ()
 #: What `Interrupted` was raised for, in this `interruptible`.
 _raised = ""
-#: Called when somebody gives up.
-_at_the_end: list[Callable[[], None]] = []
+#: Called before the process exits at the third signal.
+_before_exit: list[Callable[[], None]] = []
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:
@@ -44,8 +44,9 @@ def _handle(number: int, _frame: FrameType | None) -> None:
     if number == signal.SIGHUP:
         _leave_terminals()
     if _depth and _came >= _GIVES_UP:
-        for call in _at_the_end:
-            call()
+        for call in _before_exit:
+            with suppress(OSError):
+                call()
         _say(f"xdplab: given up by {name}: not everything is put back{_advice}")
         os._exit(Interrupted.exit_code)
     if _depth:
@@ -113,12 +114,12 @@ def interruptible(testbed: str = "...") -> Iterator[None]:
 
 @contextmanager
 def giving_up(call: Callable[[], None]) -> Iterator[None]:
-    """Within: whoever gives up has this called first."""
-    _at_the_end.append(call)
+    """Within: `call` runs before the process exits at the third signal."""
+    _before_exit.append(call)
     try:
         yield
     finally:
-        _at_the_end.remove(call)
+        _before_exit.remove(call)
 
 
 @contextmanager

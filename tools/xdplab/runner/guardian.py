@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that puts back what a run changed if the run is killed (SIGKILL, out of memory): nobody stays frozen."""
+"""A process that restores what a run changed if the run is killed (SIGKILL, out of memory) or crashes."""
 
 import subprocess
 import sys
@@ -9,30 +9,37 @@ from contextlib import contextmanager
 from xdplab.hosts.signals import deferred, giving_up
 from xdplab.model import TestbedSpec, XdplabError
 
-#: Its input ends when the run does; a small interpreter waits for that, and becomes `xdplab restore` only then.
-_WAIT = (
-    "import os, sys\n"
-    "os.read(0, 1)\n"
-    "os.write(2, b'xdplab: the run was killed; what it changed is being put back\\n')\n"
-    "os.dup2(2, 1)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])\n"
-)
+#: A small interpreter whose input ends with the run, and which becomes `xdplab restore` only then. Signals that end the
+#: run's group are not its own; where nobody reads its output any more, it restores all the same.
+_WAIT = r"""
+import os, signal, sys
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+os.read(0, 1)
+try:
+    show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
+    os.write(2, show_cursor + b"\nxdplab: the run was killed; what it changed is being restored\n")
+except OSError:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+os.dup2(2, 1)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 _RESTORE = "from xdplab.cli import main; main()"
 
 
 @contextmanager
 def guarded(testbed: TestbedSpec) -> Iterator[None]:
-    """Within: if this process is killed, `xdplab restore` runs for the testbed, in a session of its own.
+    """Within: if this process is killed or crashes, `xdplab restore` runs for the testbed, in a session of its own.
 
-    A run that is told three times to end has been told not to put things back, and neither is it here.
+    After the third signal, which gives up, nothing is restored here either.
 
     Raises:
         XdplabError: the process cannot be started.
     """
-    if testbed.kind == "fake" or not testbed.file:  # there is nothing to put back, or no name for it
+    if testbed.kind == "fake" or not testbed.file:  # nothing to restore, or no name for it
         yield
         return
-    restore = [sys.executable, "-c", _RESTORE, "restore", "--testbed", testbed.file]
+    restore = [sys.executable, "-P", "-c", _RESTORE, "restore", "--testbed", testbed.file]
     waiting: subprocess.Popen[bytes] | None = None
     try:
         with deferred():

@@ -31,14 +31,14 @@ def redirects_by_xdp(
     """Whether it does, as the counters of its ports say once frames have come through; False on other ports than veth.
 
     `send`: with receivers that take redirected frames. A program that does not start, or lets nothing through, is
-    taken not to. `note` is called with what was found, or why nothing was.
+    assumed not to. `note` is called with what was found, or why nothing was.
 
     Raises:
         XdplabError: it leaves an XDP program that cannot be detached, or a port that cannot be put back.
     """
     dut = dut_of(testbed, point, layout)
     if not all(port.in_kernel and is_veth(port.host, port.ifname) for port in dut.ports):
-        note(f"{point.forwarder.title}: taken not to redirect by XDP: its ports are not veth, so none counts that")
+        note(f"{point.forwarder.title}: assumed not to redirect by XDP: only veth ports count redirected frames")
         return False
     kept = KeptPorts()
     kept.look(dut.ports)
@@ -53,9 +53,10 @@ def redirects_by_xdp(
         except XdplabError as exc:
             why = str(exc)
         found = [_by_xdp(port.host, port.ifname) for port in dut.ports] != before
-        word = "redirects" if found else "does not redirect"
-        title = point.forwarder.title
-        note(f"{title}: the look at it failed: {why}" if why else f"{title}: {word} by XDP, as its ports count")
+        result = f"{'redirects' if found else 'does not redirect'} by XDP, as its ports count"
+        if why:
+            result = f"the look at it failed: {why}; assumed to {'' if found else 'not '}redirect by XDP"
+        note(f"{point.forwarder.title}: {result}")
         return found
     finally:
         do_each(

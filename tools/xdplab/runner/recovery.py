@@ -91,7 +91,7 @@ def _hold_machine(testbed: Testbed, stack: ExitStack) -> None:
         return
     if any(knob.scope == "system" for knob in _known(settings, Steps()).values()):
         machine = SystemLock(testbed.system)
-        machine.acquire()
+        machine.acquire(restoring=True)
         stack.callback(machine.release)
 
 

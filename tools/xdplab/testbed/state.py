@@ -22,8 +22,8 @@ from xdplab.tools import folder_of
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 #: How long a lock may be held by nobody known: who takes it, or gives it back, is between two system calls.
 _UNKNOWN_S = 1.0
-#: What the lock of one that puts back has after its process, and how long others wait for it.
-_RESTORING, _RESTORING_S = "puts back what a run left", 60.0
+#: What the lock of a restore has after its process, and how long others wait for it.
+_RESTORING, _RESTORING_S = "is restoring what a run left", 60.0
 
 
 class _State(BaseModel):
@@ -106,21 +106,24 @@ class TestbedLock:
         return self._file is not None
 
     def acquire(self, *, restoring: bool = False) -> None:
-        """Take the lock, after whoever puts things back under it.
+        """Take the lock; a restore that holds it is waited for.
 
         Args:
-            restoring: this is to put back what a run left.
+            restoring: the lock is for a restore.
 
         Raises:
             InputError: another process holds it.
         """
         file = (volatile_dir() / f"{self.name}.lock").open("a+", encoding="utf-8")
-        began = time.monotonic()
+        began, before = time.monotonic(), ""
         while not _locked(file):
             file.seek(0)
             holder = file.read().strip()
-            limit_s = _RESTORING_S if _RESTORING in holder else 0.0 if holder else _UNKNOWN_S
-            if time.monotonic() - began > limit_s:
+            if holder != before:
+                began, before = time.monotonic(), holder
+            # the files of a process that was killed are closed a moment later
+            limit_s = 0.0 if holder and not restoring else _UNKNOWN_S
+            if time.monotonic() - began > (_RESTORING_S if _RESTORING in holder else limit_s):
                 file.close()
                 raise InputError(
                     f"{self._title}: in use by process {holder or 'unknown'}; wait for it, or stop it and run "

@@ -58,12 +58,16 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
         return XdpsockRole(self.options, role, frame_bytes)
 
     def unsupported(self, dut: Dut) -> str | None:
-        """It comes from no package registry, and has one port. Raises NotThere where a program is named that is not."""
+        """It comes from no package registry, and has one port.
+
+        Raises:
+            NotThere: the program that is named is missing.
+        """
         if self.options.program is None:
-            own, setting = self.options.path, os.environ.get("XDPLAB_XDPSOCK")
-            if own or setting:
-                named = f"path={own}" if own else f"XDPLAB_XDPSOCK={setting}"
-                raise NotThere(f"xdpsock: {named}: no such program: correct it")
+            path, setting = self.options.path, os.environ.get("XDPLAB_XDPSOCK")
+            if path or setting:
+                named = f"path={path}" if path else f"XDPLAB_XDPSOCK={setting}"
+                raise NotThere(f"xdpsock: {named}: no such program, or not executable; correct the path")
         if not dut.hairpin:
             return "xdpsock: it has one port: path hairpin"
         if self.options.program is None:

@@ -25,7 +25,7 @@ _COPY_LIMIT_S = 1800.0
 #: Where a plant of `kernel_plants.yaml` goes: the file, whose frames pass there, and after which text.
 _PLACES = {
     "xsk_rcv": ("net/xdp/xsk.c", "xsk", "static int xsk_rcv(struct xdp_sock *xs, struct xdp_buff *xdp)\n{\n"),
-    "veth_xdp_rcv": ("drivers/net/veth.c", "xdp", "\t\t\tstats->xdp_bytes += skb->len;\n"),
+    "veth_xdp_rcv": ("drivers/net/veth.c", "xdp", "\t\t\tstats->xdp_bytes += xdp_get_frame_len(frame);\n"),
 }
 
 

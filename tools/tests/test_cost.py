@@ -801,6 +801,14 @@ def test_pairs_of_a_run_next_to_instructions_are_corrected_together() -> None:
         (cell(0), cell(1000), "undecided", 125),
         (cell(1000), cell(0, status="failed", reason="it hung", instructions=None), "broken", 1),
         (cell(0, status="failed", reason="it hung", instructions=None), cell(1000), "undecided", 125),
+        *(
+            (cell(1000), cell(0, status="failed", reason=reason, instructions=None), "undecided", 125)
+            for reason in (
+                "the tester alone: the kernel does not boot: Kernel panic",
+                "the guest timed out after 600 s; its console ends: x",
+                "the plugin wrote nothing: is the disk full?",
+            )
+        ),
         (cell(1000), cell(0, status="unsupported", reason="no socket", instructions=None), "unsupported", 125),
     ],
 )
@@ -855,6 +863,14 @@ def test_a_gate_between_two_kernels(
     found = json.loads(out.read_text())
     assert (found["base"]["forwarder"], found["new"]["forwarder"]) == ("xdp on Linux 6.1", "xdp on Linux 7.2")
     assert (found["base"]["value"], found["new"]["value"]) == (200.0, 300.0)
+    tester = {"6.1": 1000.0, "7.2": 1020.0}
+    guests.costs["tester"] = lambda seed: Cost({"veth:veth_poll": tester[kernel[0]]}, tester[kernel[0]])
+    monkeypatch.setattr(run, "_kept_cost", lambda guest: tmp_path / f"again {guest.digest}")
+    both = ["--kernel", "6.1", "--kernel", "7.2"]
+    shown = inline(capsys, "gate", "xdp", "xdp", "--cost", *both)
+    assert "the tester alone takes +20.0 instructions, not in this: `gate tester tester` judges them" in shown.out
+    alone = inline(capsys, "gate", "tester", "tester", "--cost", *both, "--max-slowdown", "1%")
+    assert (alone.code, "+2.00 %" in alone.out) == (1, True), alone.out + alone.err
 
 
 def test_a_verdict_says_which_layers_and_functions_took_the_instructions() -> None:

@@ -71,6 +71,12 @@ def test_what_does_not_compile_says_the_compilers_first_error(tree: Path) -> Non
         made(str(tree))
 
 
+def test_a_tree_that_was_built_in_is_told_from_what_does_not_compile(tree: Path) -> None:
+    (tree / "net/xdp/xsk.c").write_text("unclean", encoding="ascii")
+    with pytest.raises(DoesNotCompile, match=r"linux: it has been built in: name a commit, .*/linux@HEAD; log: "):
+        made(str(tree))
+
+
 def test_a_build_ends_with_who_started_it(tree: Path) -> None:
     (tree / "net/xdp/xsk.c").write_text("slow", encoding="ascii")
     code = "import sys; from xdplab_cost import kernels, lane; lane.lane(); kernels._TOOLS = ('make',); "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A verdict by instructions per frame."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xdplab.api import GateResult, GateSide, InputError, LayerChange, verdict_of
 from xdplab_cost import debian
@@ -14,6 +14,8 @@ from xdplab_cost.run import Cell, Wanted, measure
 METRIC, FIGURE = "instructions", "cost of a frame"
 #: Of a verdict's page: layers, and functions of each.
 _LAYERS, _FUNCTIONS = 6, 3
+#: Instructions per frame.
+_TESTER_CHANGED = 0.5
 
 
 def judge_cost(
@@ -91,8 +93,16 @@ def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
         "low": low,
         "high": high,
         "changes": changes(base, new),
+        "remarks": tuple(_of_tester(base, new)),
     }
     return found.model_copy(update=update)
+
+
+def _of_tester(base: Cell, new: Cell) -> Iterator[str]:
+    """What its frames take more on another kernel, also where the forwarder's pass as well, is in no verdict."""
+    whole = (new.whole or 0.0) - (new.instructions or 0.0) - (base.whole or 0.0) + (base.instructions or 0.0)
+    if base.kernel != new.kernel and abs(whole) >= _TESTER_CHANGED:
+        yield f"the tester alone takes {whole:+,.1f} instructions, not in this: `gate tester tester` judges them"
 
 
 def changes(old: Cell, new: Cell) -> tuple[LayerChange, ...]:

@@ -42,10 +42,10 @@ KNOWN = (
         (6, 18),
         ("kernel:_find_first_bit", "kernel:_find_next_bit", "kernel:skb_defer_free_flush"),
         "5628f3fe3b16",
-        "skb_defer_free_flush() goes through the possible NUMA nodes (for_each_node) at each beginning and end of "
-        "net_rx_action(). They are few; what costs is the search for the next one in a mask of as many bits as the "
-        "kernel was built for, 1,024 in Debian's. The kernel test robot reported it for another load: 20.1 % fewer "
-        "messages of sockperf over UDP.",
+        "skb_defer_free_flush() goes through the possible NUMA nodes (for_each_node), in net_rx_action() before each "
+        "NAPI's poll and once after the last. They are few; what costs is the search for the next one in a mask of as "
+        "many bits as the kernel was built for, 1,024 in Debian's. The kernel test robot reported it for another "
+        "load: 20.1 % fewer messages of sockperf over UDP.",
     ),
 )
 

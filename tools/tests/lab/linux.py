@@ -7,6 +7,7 @@ from pathlib import Path
 #: Of `make O=FOLDER`: what kernels.py asks of it, and a compiler's error, or a minute, where a source says so.
 MAKEFILE = r"""
 allnoconfig:
+	@if grep -q unclean net/xdp/xsk.c; then echo '***' >&2; echo '*** The source tree is not clean' >&2; exit 1; fi
 	mkdir -p $(O) && grep -v BRIDGE $(KCONFIG_ALLCONFIG) | grep ^CONFIG >$(O)/.config
 bzImage:
 	@if grep -q broken net/xdp/xsk.c; then echo "net/xdp/xsk.c:1:1: error: expected ';'" >&2; exit 1; fi

@@ -45,7 +45,6 @@ UNSUPPORTED = {
     "vpp-afxdp:zero_copy=zero-copy": "has no NETDEV_XDP_ACT_XSK_ZEROCOPY",
     "vpp-afxdp:n_rxq=2": "VPP answers -7 (invalid value)",
     "vpp-afxdp:workers=9": "a CPU of its own is needed for each",
-    "vpp-afxdp:vpp=/nowhere/vpp": "install FD.io's Debian packages",
 }
 KILLED = {"at": "lab.saboteur:QuickXdpgen.measure", "after_s": 0.15, "signal": "SIGKILL", "target": "vpp_main"}
 
@@ -58,8 +57,7 @@ def shared_memory() -> set[str]:
 def rows(shared_lab: Lab) -> dict[str, dict[str, Any]]:
     """The summary of each point from one run of all, with the tester as it is shipped."""
     before = shared_memory()
-    allow = ["--allow-program", "/nowhere/vpp"]
-    done = shared_lab.run(options=allow, forwarders=[*MODES, *DPDK, *UNSUPPORTED])
+    done = shared_lab.run(forwarders=[*MODES, *DPDK, *UNSUPPORTED])
     assert done.complaints == [], done.err
     shared_lab.assert_nothing_left()
     assert shared_memory() == before
@@ -109,6 +107,13 @@ def test_what_vpp_cannot_do_here_is_unsupported_with_the_reason(rows: dict[str, 
     row = rows[title]
     assert (row["status"], row["repetitions"]) == ("unsupported", 0)
     assert UNSUPPORTED[title] in row["reason"]
+
+
+def test_a_vpp_that_is_named_and_not_there_is_bad_input(lab: Lab) -> None:
+    forwarder, allow = "vpp-afxdp:vpp=/nowhere/vpp", ["--allow-program", "/nowhere/vpp"]
+    lab.run(options=allow, forwarders=[forwarder]).refused("vpp=/nowhere/vpp: dut has no such program")
+    lab.run(env={"XDPLAB_VPP": "/nowhere/vpp"}, forwarders=["vpp-afxdp"]).refused("XDPLAB_VPP=/nowhere/vpp")
+    lab.assert_nothing_left()
 
 
 @with_vpp
@@ -243,7 +248,7 @@ def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: L
         capture_output=True,
         text=True,
         timeout=100,
-        env=lab.env(XDPLAB_VPP="/nowhere/vpp"),
+        env=lab.env(XDPLAB_VPP=""),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     status = {

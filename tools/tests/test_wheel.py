@@ -19,12 +19,21 @@ from pathlib import Path
 
 import pytest
 from lab.command import NOBODY
+from lab.compiling import compiled, hop
 
 from dev.commands import man_page
 from xdplab import __version__, tools
 from xdplab.tools import project_root
 
 ROOT = project_root()
+_REDIRECT = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+struct { __uint(type, BPF_MAP_TYPE_DEVMAP_HASH); __uint(max_entries, 2); __type(key, __u32); __type(value, __u32); }
+ports SEC(".maps");
+SEC("xdp") int forward(struct xdp_md *ctx) { return bpf_redirect_map(&ports, ctx->ingress_ifindex, 0); }
+char LICENSE[] SEC("license") = "GPL";
+"""
 _SDIST = "from setuptools import build_meta; build_meta.build_sdist('made')"
 
 
@@ -185,34 +194,64 @@ def test_without_root_it_runs_a_study_on_the_simulated_testbed(installed: Instal
     assert f"wheel of {__version__}" in json.dumps(head)
 
 
+def recipe(program: str) -> list[str]:
+    """The gate of docs/ci.md without root that compares such a program."""
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    section = page.partition("### Without root")[2].partition("\n## ")[0]
+    (found,) = re.findall(rf"^(?: *- run: )?xdplab (gate \"?{program}.*)$", section, re.MULTILINE)
+    return shlex.split(re.sub(r"\$\{\{ [\w.]*\.(base|head)\.sha \}\}", r"\1", found))
+
+
+def compared(program: str, folder: Path) -> Path:
+    """What its recipe compares, in a folder where it is then run: twice the same but for Open vSwitch."""
+    if program == "xdp":
+        for name in ("old", "new"):
+            compiled(folder, name, _REDIRECT)
+    elif program == "command":
+        for name in ("old", "new"):
+            (folder / name).mkdir()
+            hop(folder / name, "hop", {})
+    elif program == "vpp-afxdp":
+        prefix = os.environ.get("XDPLAB_VPP", "")
+        if not Path(prefix, "bin/vpp").is_file():
+            pytest.skip("no VPP: XDPLAB_VPP names no prefix")
+        for name in ("old", "new"):
+            (folder / name).symlink_to(prefix)
+    else:
+        subprocess.run([ROOT / "ovs" / "export", folder / "ovs"], check=True)
+        for branch, commit in (("base", "HEAD~1"), ("head", "HEAD")):
+            subprocess.run(["git", "-C", folder / "ovs", "branch", branch, commit], check=True)
+        return folder / "ovs"
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_without_root_or_a_checkout_a_gate_counts_instructions(installed: Installed, open_folder: Path) -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("program", ["xdp", "command", "vpp-afxdp", "ovs-afxdp"])
+def test_without_root_or_a_checkout_a_gate_counts_instructions(
+    program: str, installed: Installed, open_folder: Path
+) -> None:
     """As in a hosted runner (docs/ci.md); what the lane's cache has is not fetched again."""
-    open_folder.chmod(0o777)
+    place = compared(program, open_folder)
     (open_folder / "cache").mkdir()
-    (open_folder / "cache").chmod(0o777)
     here = tools.cache_folder() / "nic"
     if here.is_dir():
         subprocess.run(["cp", "-r", "--reflink=auto", here, open_folder / "cache"], check=True)
-        subprocess.run(["chmod", "-R", "a+rwX", open_folder / "cache"], check=True)
-    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-    found = re.search(r"- run: xdplab (gate .*--cost.*)$", page, re.MULTILINE)
-    assert found
-    argv = shlex.split(found.group(1).replace("old.bpf.o", "").replace("new.bpf.o", ""))
-    argv = ["xdp" if each.startswith("xdp:") else each for each in argv]
-    env = {"XDPLAB_CACHE": str(open_folder / "cache"), "HOME": str(open_folder)}
-    wrap = (*(NOBODY if os.geteuid() == 0 else ()), "env", "-C", str(open_folder))
+    subprocess.run(["chmod", "-R", "a+rwX", open_folder], check=True)
+    given = {"XDPLAB_CACHE": str(open_folder / "cache"), "HOME": str(open_folder)}
+    given |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": str(place)}
+    wrap = (*(NOBODY if os.geteuid() == 0 else ()), "env", "-C", str(place))
     done = subprocess.run(
-        [*wrap, str(installed.bin / "xdplab"), *argv],
-        env=bare_environment() | env,
+        [*wrap, str(installed.bin / "xdplab"), *recipe(program)],
+        env=bare_environment() | given,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pass: the new one's cost of a frame is not worse" in done.stdout
-    assert len((open_folder / "summary.md").read_text(encoding="utf-8").splitlines()) <= 20
+    if program == "xdp":
+        assert len((place / "summary.md").read_text(encoding="utf-8").splitlines()) <= 20
 
 
 def test_why_its_programs_cannot_be_built_is_reported(installed: Installed, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class Found:
 
     @property
     def right(self) -> bool:
-        expected = {"more": self.verdict == "slower", "nothing": self.change == 0, "less": self.change < 0}
+        expected = {"more": self.verdict == "slower", "nothing": abs(self.change) < 0.5, "less": self.change < 0}
         return expected[self.plant.effect]
 
     @property

@@ -111,7 +111,7 @@ def test_what_vpp_cannot_do_here_is_unsupported_with_the_reason(rows: dict[str, 
 
 def test_a_vpp_that_is_named_and_not_there_is_bad_input(lab: Lab) -> None:
     forwarder, allow = "vpp-afxdp:vpp=/nowhere/vpp", ["--allow-program", "/nowhere/vpp"]
-    lab.run(options=allow, forwarders=[forwarder]).refused("vpp=/nowhere/vpp: dut has no such program")
+    lab.run(options=allow, forwarders=[forwarder]).refused("option vpp=/nowhere/vpp: B has no such program")
     lab.run(env={"XDPLAB_VPP": "/nowhere/vpp"}, forwarders=["vpp-afxdp"]).refused("XDPLAB_VPP=/nowhere/vpp")
     lab.assert_nothing_left()
 

@@ -175,4 +175,4 @@ def test_the_third_signal_gives_up_and_says_what_restores() -> None:
     process.send_signal(signal.SIGINT)
     done = finish(process, 10)
     done.refused("given up by SIGINT", "`xdplab restore --testbed 'my lab.yaml'` does it", code=130)
-    assert "being put back" not in done.err.partition("given up")[2]  # nobody does it unasked
+    assert "being restored" not in done.err.partition("given up")[2]  # nobody does it unasked

@@ -219,6 +219,7 @@ def compared(program: str, folder: Path) -> Path:
             (folder / name).symlink_to(prefix)
     else:
         subprocess.run([ROOT / "ovs" / "export", folder / "ovs"], check=True)
+        subprocess.run(["git", "-C", folder / "ovs", "tag", "--delete", "base"], check=True)  # of the source itself
         for branch, commit in (("base", "HEAD~1"), ("head", "HEAD")):
             subprocess.run(["git", "-C", folder / "ovs", "branch", branch, commit], check=True)
         return folder / "ovs"

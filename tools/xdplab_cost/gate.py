@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xdplab.api import GateResult, GateSide, InputError, LayerChange, verdict_of
 from xdplab_cost import debian
-from xdplab_cost.cells import DRIVERS, chosen
+from xdplab_cost.cells import DRIVERS, TESTER, chosen
 from xdplab_cost.guest import NOT_THE_FORWARDERS
 from xdplab_cost.kernels import chosen_kernels
 from xdplab_cost.layers import layer_of
@@ -52,12 +52,16 @@ def judge_cost(
         chosen_kernels([name])
     drivers = chosen([driver], [*DRIVERS], "driver")
     sides = list(zip((kernels[0], kernels[-1]), (base, new), strict=True))
-    cells = []
+    cells, testers = [], []
     for kernel in dict.fromkeys(kernels):
         names = [name for its, name in sides if its == kernel]
         table = measure(Wanted([kernel], drivers, list(dict.fromkeys(names)), seeds), say)
         cells += [table.cell(kernel, driver, name) for name in names]
-    return judge_cells(cells[0], cells[1], max_slowdown)
+        testers.append(table.cell(kernel, driver, TESTER))
+    found = judge_cells(cells[0], cells[1], max_slowdown)
+    if found.slowdown is None or TESTER in (base, new):
+        return found
+    return found.model_copy(update={"remarks": tuple(_of_tester(testers[0], testers[-1]))})
 
 
 def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
@@ -80,7 +84,8 @@ def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
     if base.status == "failed":
         return found.model_copy(update={"reason": f"the base itself has no figure: {base.reason}"})
     if new.status == "failed":
-        verdict = "undecided" if new.reason.startswith(NOT_THE_FORWARDERS) else "broken"
+        of_others = new.forwarder == TESTER or new.reason.startswith(NOT_THE_FORWARDERS)
+        verdict = "undecided" if of_others else "broken"
         return found.model_copy(update={"verdict": verdict, "reason": f"{named[1]}: {new.reason}"})
     ends = [each or 0.0 for each in (base.low, base.instructions, base.high, new.low, new.instructions, new.high)]
     if min(ends) <= 0:
@@ -93,16 +98,15 @@ def judge_cells(base: Cell, new: Cell, max_slowdown: float) -> GateResult:
         "low": low,
         "high": high,
         "changes": changes(base, new),
-        "remarks": tuple(_of_tester(base, new)),
     }
     return found.model_copy(update=update)
 
 
 def _of_tester(base: Cell, new: Cell) -> Iterator[str]:
-    """What its frames take more on another kernel, also where the forwarder's pass as well, is in no verdict."""
-    whole = (new.whole or 0.0) - (new.instructions or 0.0) - (base.whole or 0.0) + (base.instructions or 0.0)
-    if base.kernel != new.kernel and abs(whole) >= _TESTER_CHANGED:
-        yield f"the tester alone takes {whole:+,.1f} instructions, not in this: `gate tester tester` judges them"
+    """What the tester alone takes more on NEW's kernel, which the verdict leaves out."""
+    more = (new.instructions or 0.0) - (base.instructions or 0.0)
+    if abs(more) >= _TESTER_CHANGED:
+        yield f"the tester alone: {more:+,.1f} instructions, left out here; gate `tester tester` for them"
 
 
 def changes(old: Cell, new: Cell) -> tuple[LayerChange, ...]:

@@ -46,7 +46,7 @@ BATCH = 32
 TOOLS = ("ip", "bridge", "chrt", "ethtool")
 #: A guest takes 15 to 60 s on a quiet core of 2026.
 LIMIT_S = 600.0
-#: How a complaint begins that is of the machine or of the kernel, and of no forwarder.
+#: How a complaint begins that says nothing of the forwarder.
 NOT_THE_FORWARDERS = ("the guest timed out", "QEMU ended", "the plugin wrote nothing", "the tester alone: ")
 _CONSOLE_TAIL = 3
 #: Characters of what a program said last.

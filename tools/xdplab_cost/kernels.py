@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -306,7 +307,8 @@ def _make(name: str, argv: Sequence[str], log: Path) -> None:
         try:
             code = making.wait(_BUILD_LIMIT_S)
         except BaseException as exc:  # Ctrl-C, too: with it its compilers
-            os.killpg(making.pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.killpg(making.pid, signal.SIGTERM)
             making.wait()
             if isinstance(exc, subprocess.TimeoutExpired):
                 message = f"--kernel {name}: make timed out after {_BUILD_LIMIT_S:g} s; log: {log}"
@@ -315,7 +317,7 @@ def _make(name: str, argv: Sequence[str], log: Path) -> None:
     if code:
         text = log.read_text(encoding="utf-8", errors="replace")
         if "is not clean" in text:
-            raise DoesNotCompile(f"--kernel {name}: it has been built in: name a commit, {name}@HEAD; log: {log}")
+            raise DoesNotCompile(f"--kernel {name}: it was built in; `make mrproper` there, or name a commit, TREE@REF")
         said = next((line for line in text.splitlines() if _ERROR.search(line)), text[-200:])
         raise DoesNotCompile(f"--kernel {name}: {said.strip()}; log: {log}")
 

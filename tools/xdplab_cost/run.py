@@ -27,7 +27,7 @@ from xdplab_cost.cells import (
     versions_of,
 )
 from xdplab_cost.features import Feature, try_features
-from xdplab_cost.guest import BATCH, FRAMES, TOOLS, CellFailed, Guest, cost_folder, keep, stop_all
+from xdplab_cost.guest import BATCH, FRAMES, NOT_THE_FORWARDERS, TOOLS, CellFailed, Guest, cost_folder, keep, stop_all
 from xdplab_cost.kernels import obtain
 from xdplab_cost.layers import EVENTS, METER, SWITCHING, TICKS, Cost, Symbols, cost_of, layer_of, symbols_of
 
@@ -386,7 +386,9 @@ def _cell(asked: _Asked, own: Sequence[Cost | str], alone: Sequence[Cost | str],
     head["kernel_package"] = _packages(made.kernel)[0]
     head["kernel_sha256"] = hashlib.sha256(made.image.read_bytes()).hexdigest()
     errors = [f"the tester alone: {each}" for each in alone if isinstance(each, str) and asked.name != TESTER]
-    errors += [each for each in own if isinstance(each, str)]
+    errors += sorted(
+        (each for each in own if isinstance(each, str)), key=lambda each: each.startswith(NOT_THE_FORWARDERS)
+    )
     if errors:
         return Cell(**head, status="failed", reason=errors[0])
     whole = [each for each in own if isinstance(each, Cost)]

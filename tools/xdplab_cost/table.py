@@ -3,7 +3,6 @@
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -27,6 +26,9 @@ NOT_IN_IT = (
 _MANY_KERNELS = 6
 #: Between two kernels, of a forwarder's instructions.
 _LEAST_STEP = 0.005
+#: Share of a layer's change that a function makes, to be named; and of that one's change in the other direction that
+#: another may make.
+_MOST, _OPPOSITE = 0.5, 0.8
 
 
 def text(found: CostTable) -> str:
@@ -330,7 +332,7 @@ def _counted(found: CostTable) -> Iterator[Block]:
     yield Heading("What was counted")
     days = sorted({cell.date for cell in found.cells if cell.date})
     words = ["xdplab cost FORWARDER --kernel KERNEL --driver DRIVER"]
-    words += more_words(found.batch, max((len(cell.seeds) for cell in found.cells), default=len(Wanted.seeds)))
+    words += more_words(found.batch, max((len(cell.seeds) for cell in found.cells), default=0) or len(Wanted.seeds))
     yield Paragraph(
         f"`{' '.join(words)}` repeats a cell. "
         f"{found.emulator}; xdplab {found.version}; bursts of {found.frames:,} and twice as many frames. "
@@ -347,7 +349,7 @@ def _counted(found: CostTable) -> Iterator[Block]:
 
 
 def _largest(old: Cell, new: Cell) -> str:
-    """Three layers, the first with the function that took most of its change."""
+    """Three layers, the first with the function that makes most of its change, where there is one."""
     layers = [(layer, new.layers.get(layer, 0.0) - old.layers.get(layer, 0.0)) for layer in {*old.layers, *new.layers}]
     layers = [each for each in sorted(layers, key=lambda item: (-abs(item[1]), item[0]))[:3] if abs(each[1]) >= 1]
     return ", ".join(
@@ -357,11 +359,18 @@ def _largest(old: Cell, new: Cell) -> str:
 
 
 def _function(old: Cell, new: Cell, layer: str, change: float) -> str:
-    """` (NAME +282)`: the largest change in the layer's direction; "" where there is none."""
-    by_function = {name: new.functions.get(name, 0.0) - old.functions.get(name, 0.0)
-                   for name in {*old.functions, *new.functions} if layer_of(*name.rsplit(":", 1)) == layer}  # fmt: skip
-    largest = max(by_function, key=lambda name: (by_function[name] * math.copysign(1, change), name), default="")
-    return f" ({largest.rpartition(':')[2]} {by_function[largest]:+,.0f})" if largest else ""
+    """` (NAME +282)`: half of the layer's change or more, and no other function's opposite (a new name); else ""."""
+    by_name = dict[str, float]()
+    for sign, cell in ((1, new), (-1, old)):
+        for place, count in cell.functions.items():
+            where, name = place.rsplit(":", 1)
+            if layer_of(where, name) == layer:
+                by_name[name] = by_name.get(name, 0.0) + sign * count
+    for name, its in sorted(by_name.items(), key=lambda item: (-abs(item[1]), item[0])):
+        opposite = max(-each / its for each in by_name.values()) if its else 1.0
+        if _MOST <= its / change <= 1 / _MOST and opposite < _OPPOSITE:
+            return f" ({name} {its:+,.0f})"
+    return ""
 
 
 def _short(cell: Cell) -> str:

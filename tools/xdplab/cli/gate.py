@@ -4,6 +4,7 @@
 What the command needs is imported in its function, as in `cli.main`.
 """
 
+import errno
 import json
 import re
 import sys
@@ -125,8 +126,10 @@ def _verdict(judge: Callable[[], "GateResult"]) -> "GateResult":
             raise
         print(f"undecided: {exc}", file=sys.stderr)  # a host was lost
         raise typer.Exit(EXIT_CODES["undecided"]) from None
-    except OSError as exc:  # a disk is full
-        print(f"undecided: {exc.filename or ''}: {exc.strerror}", file=sys.stderr)
+    except OSError as exc:
+        if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        print(f"undecided: {exc}", file=sys.stderr)
         raise typer.Exit(EXIT_CODES["undecided"]) from None
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from xdplab.hosts.signals import deferred, giving_up
 from xdplab.model import TestbedSpec, XdplabError
 
-#: A small interpreter whose input ends with the run, and which becomes `xdplab restore` only then. Signals that end the
-#: run's group are not its own; where nobody reads its output any more, it restores all the same.
+#: A small interpreter whose input ends with the run, and which becomes `xdplab restore` only then. It ignores signals
+#: that end a service or a terminal, and restores as well if its output is closed.
 _WAIT = r"""
 import os, signal, sys
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

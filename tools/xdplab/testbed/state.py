@@ -23,7 +23,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 #: How long a lock may be held by nobody known: who takes it, or gives it back, is between two system calls.
 _UNKNOWN_S = 1.0
 #: What the lock of a restore has after its process, and how long others wait for it.
-_RESTORING, _RESTORING_S = "is restoring what a run left", 60.0
+_RESTORING, _RESTORING_S = "restoring what a run left", 60.0
 
 
 class _State(BaseModel):

@@ -937,7 +937,13 @@ def test_each_command_of_the_page(
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("xdplab ")]
     assert {words[0] for words in commands} == {"cost", "gate"}
     others = [line.partition("=")[0] for line in lines if not line.startswith("xdplab ")]
-    assert others == ["make cost", "make ledger", "make ledger LEDGER"]
+    (plants,) = [line for line in others if line.startswith("python tools/dev bench-kernel ")]
+    assert [line for line in others if line != plants] == ["make cost", "make ledger", "make ledger LEDGER"]
+    bench = tmp_path / shlex.split(plants)[-1]
+    bench.mkdir()
+    tree = linux_tree(bench)
+    for branch in re.findall(rf"{bench.name}/linux@(\S+)", page):
+        git(tree, "branch", branch)
     dry = subprocess.run(["make", "-n", "cost"], cwd=project_root(), capture_output=True, text=True, check=True).stdout
     commands += [shlex.split(line)[1:5] for line in dry.splitlines() if ".venv/bin/xdplab cost" in line]
     assert commands[-1][:2] == ["cost", "xdp"]

@@ -363,3 +363,39 @@ def test_ipv6_that_comes_again_with_an_mtu_is_switched_off_again() -> None:
     assert switch not in host.files
     knob.restore(context(host), saved)
     assert host.files[switch] == "1"
+
+
+class Fragmented:
+    """A host that has 100 pages in one piece, and 300 once it has moved what lies between."""
+
+    def __init__(self, *, allowed: bool) -> None:
+        self.allowed, self.pages, self.in_one_piece = allowed, 0, 100
+
+    def read(self, path: str) -> str:
+        return str(self.pages if path.endswith("/nr_hugepages") else 0)
+
+    def write(self, path: str, text: str) -> None:
+        if path.endswith("/nr_hugepages"):
+            self.pages = min(int(text), self.in_one_piece)
+        elif not self.allowed:
+            raise XdplabError(f"{path}: Read-only file system")
+        else:
+            self.in_one_piece = 300
+
+
+def test_hugepages_are_asked_for_again_once_memory_was_moved_together() -> None:
+    host, knob = Fragmented(allowed=True), make_knob("hugepages_2m")
+    knob.apply(context(host), 250)
+    knob.verify(context(host), 250)
+    assert host.pages == 250
+    knob = make_knob("hugepages_2m")
+    knob.apply(context(host), 500)
+    with pytest.raises(Unsupported, match="the kernel found memory for 300 of 750 pages of 2 MiB"):
+        knob.verify(context(host), 500)
+
+
+def test_where_memory_may_not_be_moved_there_are_as_many_hugepages_as_there_are() -> None:
+    host, knob = Fragmented(allowed=False), make_knob("hugepages_2m")
+    knob.apply(context(host), 250)
+    with pytest.raises(Unsupported, match="the kernel found memory for 100 of 250 pages of 2 MiB"):
+        knob.verify(context(host), 250)

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hugepages, for DPDK programs that are asked to run on them."""
 
+from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 from xdplab.hosts.waiting import comes_true
 from xdplab.knobs.base import Knob, KnobContext, whole_number
-from xdplab.model import Unsupported
+from xdplab.model import Unsupported, XdplabError
 from xdplab.model.study import Scalar
 
 #: How long a program that was killed may take to give its memory back.
 _ENDS_S = 2.0
 _FOLDER = "/sys/kernel/mm/hugepages/hugepages-2048kB"
 _FILE = f"{_FOLDER}/nr_hugepages"
+#: Moves pages together where free memory is in pieces (admin-guide/sysctl/vm.rst of the kernel's documents).
+_COMPACT, _COMPACTIONS = "/proc/sys/vm/compact_memory", 2
 
 
 class Hugepages2M(Knob):
@@ -35,6 +38,12 @@ class Hugepages2M(Knob):
         present = self.read(context)
         self._needed = present + max(0, int(value) - (free - promised))
         if present < self._needed:
+            context.host.write(_FILE, str(self._needed))
+        for _ in range(_COMPACTIONS):
+            if self.read(context) >= self._needed:
+                break
+            with suppress(XdplabError):  # a container may have no right to it
+                context.host.write(_COMPACT, "1")
             context.host.write(_FILE, str(self._needed))
 
     def verify(self, context: KnobContext, value: Scalar) -> None:

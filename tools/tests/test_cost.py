@@ -868,7 +868,10 @@ def test_a_gate_between_two_kernels(
     monkeypatch.setattr(run, "_kept_cost", lambda guest: tmp_path / f"again {guest.digest}")
     both = ["--kernel", "6.1", "--kernel", "7.2"]
     shown = inline(capsys, "gate", "xdp", "xdp", "--cost", *both)
-    assert "the tester alone: +20.0 instructions, left out here; gate `tester tester` for them" in shown.out
+    assert (
+        "the tester alone: +20.0 instructions, left out here; `xdplab gate tester tester --cost` judges them"
+        in shown.out
+    )
     alone = inline(capsys, "gate", "tester", "tester", "--cost", *both, "--max-slowdown", "1%")
     assert (alone.code, "+2.00 %" in alone.out) == (1, True), alone.out + alone.err
 

@@ -19,21 +19,14 @@ from pathlib import Path
 
 import pytest
 from lab.command import NOBODY
-from lab.compiling import compiled, hop
+from lab.compiling import hop
 
+from dev.bench_cost import program as xdp_program
 from dev.commands import man_page
 from xdplab import __version__, tools
 from xdplab.tools import project_root
 
 ROOT = project_root()
-_REDIRECT = """
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-struct { __uint(type, BPF_MAP_TYPE_DEVMAP_HASH); __uint(max_entries, 2); __type(key, __u32); __type(value, __u32); }
-ports SEC(".maps");
-SEC("xdp") int forward(struct xdp_md *ctx) { return bpf_redirect_map(&ports, ctx->ingress_ifindex, 0); }
-char LICENSE[] SEC("license") = "GPL";
-"""
 _SDIST = "from setuptools import build_meta; build_meta.build_sdist('made')"
 
 
@@ -205,8 +198,9 @@ def recipe(program: str) -> list[str]:
 def compared(program: str, folder: Path) -> Path:
     """What its recipe compares, in a folder where it is then run: twice the same but for Open vSwitch."""
     if program == "xdp":
-        for name in ("old", "new"):
-            compiled(folder, name, _REDIRECT)
+        for layout, name in enumerate(("old", "new")):
+            made = xdp_program(folder, layout, 0).partition("=")[2]
+            Path(made).rename(folder / f"{name}.bpf.o")
     elif program == "command":
         for name in ("old", "new"):
             (folder / name).mkdir()

@@ -106,7 +106,8 @@ def _of_tester(base: Cell, new: Cell) -> Iterator[str]:
     """What the tester alone takes more on NEW's kernel, which the verdict leaves out."""
     more = (new.instructions or 0.0) - (base.instructions or 0.0)
     if abs(more) >= _TESTER_CHANGED:
-        yield f"the tester alone: {more:+,.1f} instructions, left out here; gate `tester tester` for them"
+        judged = "`xdplab gate tester tester --cost` judges them"
+        yield f"the tester alone: {more:+,.1f} instructions, left out here; {judged}"
 
 
 def changes(old: Cell, new: Cell) -> tuple[LayerChange, ...]:

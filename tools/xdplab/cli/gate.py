@@ -121,13 +121,9 @@ def _verdict(judge: Callable[[], "GateResult"]) -> "GateResult":
     except DoesNotCompile as exc:
         print(f"unsupported: {exc}")
         raise typer.Exit(EXIT_CODES["unsupported"]) from None
-    except XdplabError as exc:
-        if exc.exit_code != XdplabError.exit_code:
-            raise
-        print(f"undecided: {exc}", file=sys.stderr)  # a host was lost
-        raise typer.Exit(EXIT_CODES["undecided"]) from None
-    except OSError as exc:
-        if exc.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+    except (XdplabError, OSError) as exc:
+        lost = isinstance(exc, XdplabError) and exc.exit_code == XdplabError.exit_code  # a host
+        if not lost and getattr(exc, "errno", None) not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
         print(f"undecided: {exc}", file=sys.stderr)
         raise typer.Exit(EXIT_CODES["undecided"]) from None

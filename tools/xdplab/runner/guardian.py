@@ -48,8 +48,9 @@ def guarded(testbed: TestbedSpec) -> Iterator[None]:
             yield
     finally:
         if waiting is not None:
-            waiting.kill()
-            waiting.communicate()
+            with deferred():  # an interrupted run has restored everything, and its guardian must not do so again
+                waiting.kill()
+                waiting.communicate()
 
 
 def _started(argv: list[str]) -> subprocess.Popen[bytes]:

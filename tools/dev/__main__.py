@@ -195,6 +195,24 @@ def what_sleep_does(
         print(line, flush=True)
 
 
+@cli.command("bench-beside")
+def bench_of_standing_beside(
+    forwarders: Annotated[list[str], typer.Argument(help="the one that is looked at, then those beside it")],
+    rounds: Annotated[int, typer.Option(min=3, max=1000)] = 20,
+    turns: Annotated[int, typer.Option(min=1, max=100, help="of each kind in a round")] = 4,
+) -> None:
+    """Measure what standing beside others, and turns between theirs, do to a forwarder's latency.
+
+    Example: python tools/dev bench-beside ovs-afxdp ovs-dpdk xdp linux-bridge
+    """
+    from dev.bench_beside import bench_beside, text
+    from xdplab.cli.progress import ConsoleListener
+
+    with ConsoleListener() as listener:
+        rows = bench_beside(forwarders, rounds, turns, listener)
+    print(text(rows))
+
+
 @cli.command("data-format")
 def format_of_data() -> None:
     """Print docs/data-format.md, made of the models.

@@ -6,7 +6,7 @@ from lab.records import point, trial
 
 from xdplab.analysis.runs.overhead import overhead
 from xdplab.hosts import waiting
-from xdplab.model import PointFailed, TrialRecord
+from xdplab.model import PointFailed, TrialRecord, TrialSpec
 
 
 def end(repetition_s: float, traffic_s: float, repetition: int = 0, **fields: object) -> TrialRecord:
@@ -30,6 +30,23 @@ def test_repetitions_without_traffic_say_nothing_of_it() -> None:
 def test_simulated_repetitions_have_no_dead_time() -> None:
     """They take less time than the traffic that they stand for: no share of it is 2540 %."""
     assert overhead([trial(point(), 0, [1]), end(0.03, 0.4), end(0.5, 0.4, 1)]) is None
+
+
+def test_a_turn_s_dead_time_is_between_the_ends_of_two_trials() -> None:
+    """Of one round, whoever's turn it was; not across what else was done."""
+    asked = TrialSpec(streams=(), duration_s=0.05, warmup_s=0.02)
+
+    def turn(ended_ms: int, repetition: int = 0, purpose: str = "measure") -> TrialRecord:
+        made = trial(point(), repetition, [1], turn=0)
+        when = f"2026-11-30T09:00:00.{ended_ms:03}+00:00"
+        return made.model_copy(update={"asked": asked, "started": when, "purpose": purpose})
+
+    found = overhead(
+        [turn(100), turn(200), turn(310), turn(600, 1), turn(690, 1, "search"), turn(900, 1), end(3.0, 2.0)]
+    )
+    assert found is not None
+    assert (found.turn_median_s, found.turn_p90_s) == (pytest.approx(0.035, abs=1e-6), pytest.approx(0.039, abs=1e-6))
+    assert overhead([end(3.0, 2.0)]).turn_median_s is None  # type: ignore[union-attr]
 
 
 def test_what_is_waited_for_is_looked_at_soon_and_then_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ def _ownership_faults(trials: Sequence[TrialRecord]) -> tuple[str, ...]:
 
     A forwarder shares memory with the kernel, and a frame's buffer has one owner at a time. Who forgets that sends a
     buffer twice, sends one that somebody else is writing to, or one that was left over from before it was started. A
-    single frame is a fault, however disturbed the trial was.
+    single frame is a fault.
     """
     streams = [stream for trial in trials if trial.result for stream in trial.result.streams]
     twice = sum(stream.duplicated for stream in streams)
@@ -271,15 +271,14 @@ def _of_turns(trials: Sequence[TrialRecord]) -> RepetitionFigures:
         key: {turn: value for turn, each, own in by_turn if (value := _of_turn(key, each, own)) is not None}
         for key in dict.fromkeys(key for each in parts for key in each.figures)
     }
-    limited = in_half([_tester_limited(trial) for trial in trials])
     figures = {
         key: Measured(
             value=median(values.values()),
-            limited_by="tester" if limited else "forwarder",
-            resolution=max(each.figures[key].resolution for each in parts if key in each.figures),
+            limited_by="tester" if in_half([one.limited_by == "tester" for one in own]) else "forwarder",
+            resolution=max(one.resolution for one in own),
         )
         for key, values in turns.items()
-        if 2 * len(values) > len(parts)
+        if 2 * len(values) > len(parts) and (own := [each.figures[key] for each in parts if key in each.figures])
     }
     return parts[0].model_copy(
         update={
@@ -330,7 +329,7 @@ def _percentile(sample: Sample, figure: Figure, trial: TrialRecord) -> Measured:
     value = sample.percentile_us(figure.percent) or 0.0
     return Measured(
         value=value,
-        limited_by="tester" if _tester_limited(trial) else "forwarder",
+        limited_by="tester" if _tester_limited(trial, 1 - figure.percent / 100) else "forwarder",
         resolution=Distribution.resolution(value) if 0 < value < math.inf else 0.0,
     )
 
@@ -387,12 +386,15 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
     return f"tx {tx} · napi {napi} · forwarder {forwarder} · rx {rx}"
 
 
-def _tester_limited(trial: TrialRecord) -> bool:
-    """Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes."""
+def _tester_limited(trial: TrialRecord, above: float = TESTER_LIMIT_RATIO) -> bool:
+    """Whether it left out more than a share of its schedule: of a percentile what lies above it, 1 % at the least.
+
+    Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes.
+    """
     result = trial.result
     if result is None:
         return False
-    short = result.sent < (1 - TESTER_LIMIT_RATIO) * result.intended
+    short = result.sent < (1 - max(above, TESTER_LIMIT_RATIO)) * result.intended
     return bool(result.tester_lost or result.tx_drops or short)
 
 

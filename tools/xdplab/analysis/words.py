@@ -93,7 +93,9 @@ def what_to_do(found: Comparison) -> str:
     if found.sense != "exact":
         return "a figure is a bound"
     more = found.more_rounds
-    return f"about {number_of(more, 'more round')} would decide it" if more else "repeat on a quieter machine"
+    return (
+        f"about {number_of(more, 'more round')} would decide it" if more else "ten times the rounds would not decide it"
+    )
 
 
 def ahead(found: Comparison) -> str:

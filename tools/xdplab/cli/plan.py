@@ -45,7 +45,7 @@ def plan_table(
     lines.append(
         f"{number_of(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}"
         f"{duration(plan.traffic_seconds(left))} of traffic, about {duration(plan.seconds(left))} with starts, without "
-        "calibration and repeats"
+        "calibration"
     )
     if turns := described(plan, study, left, kind):
         lines.append(turns)

@@ -34,7 +34,7 @@ def show(
     Example: xdplab show latest ovs-afxdp
     """
     from xdplab.analysis.run import Run
-    from xdplab.cli.tables import csv_text, markdown_table, run_text
+    from xdplab.cli.tables import csv_text, markdown_table, run_text, wrapped
     from xdplab.model import InputError, plain
 
     if (point is not None) + as_json + as_csv + as_markdown > 1:
@@ -47,7 +47,7 @@ def show(
 
         point_id = find_point(read.record, point)
         summary = next(each for each in read.points if each.point_id == point_id)
-        print("\n".join(map(plain, derivation(read.record, summary, read.by_point.get(point_id, ()), read.answer))))
+        print(wrapped(map(plain, derivation(read.record, summary, read.by_point.get(point_id, ()), read.answer))))
     elif as_json:
         print(json.dumps(read.rows(), indent=1))
     elif as_csv:

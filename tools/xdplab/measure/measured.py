@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A measurement is a bound: what a figure is, between what and what the true one lies, who set it, how clean it is.
+"""A measurement is a bound: what a figure is, between what and what the true one lies, who set it.
 
 One type from the trial's record to JSON, table, chart and sentence. Of one repetition it is what that trial says; of a
 point it is the median over its repetitions, of the value and of both ends.

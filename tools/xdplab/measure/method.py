@@ -99,6 +99,10 @@ class Session(Trials, Protocol):
         """Of the repetition, from 0 on: for what is done in turns."""
 
     @property
+    def turn(self) -> int:
+        """Of the repetition, from 0 on; 0 where the method has none."""
+
+    @property
     def forwarder(self) -> Forwarder[Any]:
         """The forwarder that runs."""
 

@@ -24,8 +24,8 @@ from xdplab.model.errors import InputError, meant
 
 #: Version of every file xdplab writes; raised when a reader of the old form would misread the new one.
 SCHEMA_VERSION = 4
-#: Earlier versions -> the release that reads them.
-READ_BY = {1: "0.1.0", 2: "0.1.0"}
+#: Earlier versions -> what reads them.
+READ_BY = {1: "0.1.0", 2: "0.1.0", 3: "at commit 52f83189"}
 
 _M = TypeVar("_M", bound=BaseModel)
 _T = TypeVar("_T")

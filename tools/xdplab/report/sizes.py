@@ -119,10 +119,10 @@ def _chart(figure: Figure, title: str, number: str, lines: Mapping[str, Sequence
         values = {key: [row[key] / figure.per for _, row in known] for key in ("value", "low", "high")}
         series.append(Series(name, [size for size, _ in known], values["value"], values["low"], values["high"]))
         bounds += [f"{name} at {size:,}" for size, row in known if row["at_least"]]
-        doubtful += [f"{name} at {size:,}" for size, row in known if row["doubts"] or row["machine_tail"]]
+        doubtful += [f"{name} at {size:,}" for size, row in known if row["doubts"]]
     if not series:
         return None
-    note = "Band: lowest to highest of the repetitions that count."
+    note = "Band: lowest to highest of all rounds."
     note += f" Lower bounds, because the tester or the time set them: {', '.join(bounds)}." if bounds else ""
     note += f" Not drawn: {', '.join(left)}." if left else ""
     note += f" Doubtful, see their tables: {', '.join(doubtful)}." if doubtful else ""

@@ -160,6 +160,10 @@ class PointSession:
         self._steps: greenlet | None = None
 
     @property
+    def turn(self) -> int:
+        return self._turn or 0
+
+    @property
     def forwarder(self) -> Forwarder[Any]:
         return self._forwarder
 

@@ -27,7 +27,7 @@ class Differing(Model):
     first_loss_ratio: float | None
     second_loss_ratio: float | None
     difference_us: float
-    #: Its 99 % interval, corrected for the number of paths; None of the direct link, and with too few clean pairs.
+    #: Its 99 % interval, corrected for the number of paths; None of the direct link, and with fewer than three rounds.
     interval_us: tuple[float, float] | None
     #: What is left of the difference without that on the direct link; None without a direct link.
     rest_us: float | None
@@ -110,7 +110,7 @@ def _through(ours: PointSummary, theirs: PointSummary, own_us: float | None, pat
     found = difference(theirs, ours, "p50_us", paths)
     apart = found.mean if found else theirs.p50_us - ours.p50_us
     known = found is not None and found.low is not None and found.high is not None
-    few = ("too few clean pairs of repetitions: repeat on a quieter machine",) if not known else ()
+    few = ("fewer than three rounds: raise --repetitions",) if not known else ()
     return Differing(
         path=f"{ours.forwarder.rpartition(', by ')[0]}, {ours.size}, {ours.path}",
         first_p50_us=ours.p50_us,

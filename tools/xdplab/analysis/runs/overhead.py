@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run spends its time on next to traffic: starting and proving a program, reading back, stopping, draining."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from statistics import median, quantiles
 
 from xdplab.model import Model, TrialRecord
@@ -19,6 +20,9 @@ class Overhead(Model):
     per_trial_s: float
     #: Of the repetitions' wall time, what was traffic.
     traffic_share: float
+    #: Of a turn: from the end of the one before to its own, less its traffic, warm-up counted; None without turns.
+    turn_median_s: float | None = None
+    turn_p90_s: float | None = None
 
 
 def overhead(trials: Iterable[TrialRecord]) -> Overhead | None:
@@ -35,11 +39,32 @@ def overhead(trials: Iterable[TrialRecord]) -> Overhead | None:
     if not ends:
         return None
     dead = [end.repetition_s - end.traffic_s for end in ends]
+    turns = _of_turns(trials)
     return Overhead(
         repetitions=len(ends),
         median_s=median(dead),
         own_median_s=median(d - end.forwarder_s for d, end in zip(dead, ends, strict=True)),
-        p90_s=quantiles(dead, n=10, method="inclusive")[-1] if len(dead) > 1 else dead[0],
+        p90_s=_p90(dead),
         per_trial_s=sum(dead) / max(1, taken),
         traffic_share=sum(end.traffic_s for end in ends) / sum(end.repetition_s for end in ends),
+        turn_median_s=median(turns) if turns else None,
+        turn_p90_s=_p90(turns) if turns else None,
     )
+
+
+def _p90(values: Sequence[float]) -> float:
+    return quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]
+
+
+def _of_turns(trials: Iterable[TrialRecord]) -> list[float]:
+    """A trial is recorded at its end; of those that follow one another in a round."""
+    found, ended_s, of = [], 0.0, None
+    for trial in trials:
+        now_s = datetime.fromisoformat(trial.started).timestamp()
+        if trial.purpose == "measure" and trial.turn is not None and trial.asked is not None:
+            if of == trial.repetition:
+                found.append(now_s - ended_s - trial.asked.warmup_s - trial.asked.duration_s)
+            ended_s, of = now_s, trial.repetition
+        else:
+            of = None
+    return found

@@ -43,7 +43,7 @@ class Stretch(Model):
 
 
 class TrendRun(Model):
-    """What a run adds to a trend: its clean repetitions, in the metric's unit."""
+    """What a run adds to a trend: its repetitions, in the metric's unit."""
 
     name: str
     mean: float
@@ -65,7 +65,7 @@ class Trend(Model):
 def trends(runs: Sequence[Run]) -> list[Trend]:
     """Group the runs (in the order of their time) for each point and metric.
 
-    Every clean repetition counts as a sample of its run. A run is left out with fewer of them than a comparison needs,
+    Every repetition counts as a sample of its run. A run is left out with fewer of them than a comparison needs,
     or with a bound among them, or what a comparison would not take; so are a point that fewer than `MIN_RUNS` runs
     have, and runs by another method, tester or testbed than the last one's.
     """

@@ -2,9 +2,10 @@
 """Latency of probes at a rate, alone or next to a load (after RFC 2544 §26.2; RFC 8219 §7 for percentiles).
 
 Deviations from RFC 2544 §26.2, stated in the report: shorter streams than 120 s, every probe frame is time-stamped
-instead of one per stream, and repetitions are interleaved with those of the other forwarders.
+instead of one per stream, and forwarders take turns, or are interleaved.
 """
 
+import random
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
@@ -115,10 +116,21 @@ class Latency(Method[LatencySpec]):
         return max(own, self.spec.light_pps or 0.0) * len(traffic.directions)
 
     def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """The light load, then the load if it is a share, then the trial."""
+        """A trial at each load, the light one first; in every second turn last, from a random one on."""
+        loads = [*([self._at_light_load] if self.spec.light_pps else []), self._at_load]
+        chance = random.Random(f"{session.point.id}:{session.number}")  # noqa: S311 - an order
+        if self.turns and (session.turn + chance.randrange(2)) % 2:
+            loads.reverse()
+        for measured in loads:
+            measured(session, traffic)
+
+    def _at_light_load(self, session: Session, traffic: TrafficSpec) -> None:
+        streams = probe_streams(traffic, self.spec.light_pps)
+        session.trial(self._trial(streams, self.spec.light_duration_s), clause=LIGHT_LOAD)
+
+    def _at_load(self, session: Session, traffic: TrafficSpec) -> None:
+        """Before it, where the load is a share, the rate that it is a share of."""
         spec = self.spec
-        if spec.light_pps:
-            session.trial(self._trial(probe_streams(traffic, spec.light_pps), spec.light_duration_s), clause=LIGHT_LOAD)
         load_pps = traffic.stated_load_pps
         if traffic.load_share is not None:
             load_pps = traffic.load_share * self._forwarding_rate(session, traffic)

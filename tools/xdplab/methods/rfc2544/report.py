@@ -25,7 +25,6 @@ from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model import Model, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.naming import Names
-from xdplab.model.trial import LOAD_TOLERANCE
 from xdplab.report.chart import Axis, Chart, Series
 from xdplab.results import trials_by_point
 
@@ -47,7 +46,6 @@ def rfc2544_section(method: Method[Any], page: Page) -> list[Section]:
         ratios=page.ratios(),
         by_size=len({summary.frame_bytes for summary in page.measured}) > 1,
         preset=PRESETS[method.spec.preset],
-        load_tolerance=LOAD_TOLERANCE,
         full_scale=scale_of(method.spec) is FULL,
         drain_idle_s=scale_of(method.spec).drain_idle_s,
     )
@@ -79,7 +77,7 @@ def throughput_chart(summaries: Sequence[PointSummary]) -> Chart:
     label = "theoretical (line rate)" if speed else "tester's top rate"
     series.append(Series(label, list(limits), [limit / 1e6 for limit in limits.values()]))
     x = Axis("frame size, FCS counted", "bytes")
-    caption = "Band: all repeats. Points without a line: lower bounds, set by the tester, the time or the machine."
+    caption = "Band: all rounds. Points without a line: lower bounds, set by the tester or the time."
     return Chart("throughput by frame size", x, Axis("without loss", "Mpps"), series, caption)
 
 

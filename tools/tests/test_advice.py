@@ -14,12 +14,11 @@ from xdplab.analysis import summarise
 from xdplab.analysis.answers import ranking
 from xdplab.analysis.answers.advice import Advice
 from xdplab.analysis.answers.ranking import Contender, standings
-from xdplab.analysis.answers.undercut import undercut
 from xdplab.analysis.compare import compare_points, hindrance_of
 from xdplab.analysis.run import Run
 from xdplab.forwarders import plain_name
 from xdplab.measure.comparison import Comparison
-from xdplab.measure.figure import P50, P99
+from xdplab.measure.figure import P50
 from xdplab.measure.point import PointSummary
 from xdplab.methods.changes import WITHOUT
 from xdplab.methods.changes.figures import ChangeRecord, StepDone
@@ -65,7 +64,6 @@ def test_a_direct_link_is_read_next_to_forwarders_and_wins_nothing() -> None:
     run = run_record(*points, study={**LATENCY, "repetitions": 5})
     summaries = summarise(run, trials)
     assert [each.value("p50_us") for each in summaries if not each.forwards] == [pytest.approx(0.1, rel=0.01)]
-    assert undercut(summaries, (P50, P99)) == {OVS.id, PACKET.id}  # by XDP, which nothing that forwards undercuts
     assert "veth pair without a switch" in render(run, trials)
     alone = run_record(XDP, pair, study={**LATENCY, "repetitions": 5})
     assert Run(Path("nowhere"), alone, trials[10:]).answer.sentence.startswith("No answer: nothing to compare with")

@@ -36,7 +36,6 @@ from xdplab.model import (
     TrialSpec,
 )
 from xdplab.model.cpu_time import CpuTime
-from xdplab.report.prices import price_charts
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import Use
 from xdplab.testbed import FakeTestbed
@@ -211,40 +210,6 @@ def test_it_goes_to_json_csv_table_and_advice() -> None:
     )
     among = next(each.text for goal, each in found.items() if "among switches" in goal)
     assert among.startswith("OVS on AF_PACKET is ahead with")
-
-
-def test_the_picture_names_those_that_another_is_known_to_undercut_in_both() -> None:
-    fast, cheap = planted(OVS, 10), planted(XDP, 0.5, latency_ns=2000)
-
-    def drawn(*packet: TrialRecord) -> list[tuple[str, float, float]]:
-        run = read([*fast, *cheap, *packet])
-        return [
-            (each.name, each.x[0], each.y[0])
-            for _, chart in price_charts(run.method, run.points)
-            for each in chart.series
-        ]
-
-    both = drawn(*planted(PACKET, 4, latency_ns=6000))
-    assert [name for name, _, _ in both] == ["OVS on AF_XDP", "XDP redirect", "OVS on AF_PACKET, undercut in both"]
-    assert both[1][1:] == (pytest.approx(0.5, rel=0.05), pytest.approx(2, rel=0.05))
-    # about as slow as XDP: it is not known to be undercut, whatever its median is
-    near = [*planted(PACKET, 4, latency_ns=2050)[:4], *planted(PACKET, 4, latency_ns=1900)[4:]]
-    assert "OVS on AF_PACKET" in {name for name, _, _ in drawn(*near)}
-    # nor with two repetitions
-    assert "OVS on AF_PACKET" in {name for name, _, _ in drawn(*planted(PACKET, 4, 2, latency_ns=6000))}
-    assert drawn(*planted(PACKET, 4, softirq_s=None, unknown="it is hidden")) == []
-
-
-def test_what_lost_its_median_frame_has_no_place_in_the_picture() -> None:
-    run = read([*planted(OVS, 10), *planted(XDP, 0.5), *planted(PACKET, 4)])
-    assert price_charts(run.method, run.points)
-    lost = [
-        point.model_copy(update={"measured": {**point.measured, "p50_us": replaced}})
-        for point in run.points
-        if (replaced := point.measured["p50_us"].model_copy(update={"value": float("inf"), "high": float("inf")}))
-    ]
-    assert price_charts(run.method, lost) == []
-    assert price_charts(run.method, [*run.points[:2], lost[2]]) == []
 
 
 def test_what_is_not_known_competes_with_nobody() -> None:

@@ -104,7 +104,8 @@ def test_it_says_which_points_stand_side_by_side() -> None:
     groups = f"points side by side in {len(PIPELINES)} groups of up to 2"
     assert said(many) == f"{groups}, 5 turns in each repetition"
     system = few.model_copy(update={"knobs": {"sysctl_busy_read_us": (UNSET, 50)}})
-    apart = "2 by themselves: they have a setting of the whole machine"
+    named = "xdp, sysctl_busy_read_us=50; linux-bridge, sysctl_busy_read_us=50"
+    apart = f"2 by themselves ({named}): they have a setting of the whole machine"
     assert said(system) == f"2 points side by side, {apart}, 5 turns in each repetition"
 
 

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import yaml
 from lab.claims import LATENCY
 from lab.command import Done
 from lab.records import point, run_record, trial
+from scipy.special import stdtrit
 
-from xdplab.analysis.gate import GateResult, Side, judge_gate
+from xdplab.analysis.gate import LOOK_CONFIDENCE, LOOKS, WRONG, GateResult, Side, judge_gate
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
 from xdplab.forwarders import make_forwarder
@@ -54,6 +56,22 @@ def test_of_forty_equal_ones_at_most_one_is_slower_and_nineteen_of_twenty_tenths
     noise = "latency_jitter_ratio=0.05"
     assert verdicts(results, f"base_latency_us=3.0,{noise}", range(40)).count("slower") <= 1
     assert verdicts(results, f"base_latency_us=3.3,{noise}", range(20)).count("slower") >= 19
+
+
+def test_of_gates_whose_slowdown_is_just_what_is_allowed_few_end_with_the_wrong_verdict() -> None:
+    """At its edge one of the two verdicts is wrong; by the intervals of all looks together."""
+    rounds = np.random.default_rng(1).normal(0, 1, (20_000, LOOKS[-1]))
+    sums, squares = rounds.cumsum(axis=1), (rounds**2).cumsum(axis=1)
+    wrong = np.zeros(len(rounds), dtype=bool)
+    for count in LOOKS:
+        mean = sums[:, count - 1] / count
+        error = np.sqrt((squares[:, count - 1] - count * mean**2) / (count - 1) / count)
+        wrong |= mean + stdtrit(count - 1, (1 + LOOK_CONFIDENCE) / 2) * error < 0
+    assert 0.03 < wrong.mean() < WRONG
+    found = GateResult(
+        verdict="pass", metric="p50_us", max_slowdown=0.05, base=Side(forwarder="a"), new=Side(forwarder="b")
+    )
+    assert (found.wrong, found.confidence) == (WRONG, LOOK_CONFIDENCE)
 
 
 def test_it_ends_with_the_first_verdict(results: Path) -> None:

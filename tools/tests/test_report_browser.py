@@ -104,6 +104,26 @@ def test_nothing_is_cut_off(width: int, shown: Browser, pages: dict[str, Path]) 
     assert found == {name: [] for name in pages}
 
 
+#: Lines of each box, as it is shown and as long as its text is.
+LINES = """[...document.querySelectorAll(".short")].map((each) => {
+	const line = parseFloat(getComputedStyle(each).lineHeight);
+	return [each.clientHeight, each.scrollHeight].map((height) => Math.round(height / line));
+})"""
+
+
+@pytest.mark.parametrize("width", [1400, 700, 390])
+def test_what_is_behind_the_answer_has_two_lines_until_it_is_looked_at(
+    width: int, shown: Browser, pages: dict[str, Path]
+) -> None:
+    shown.open(pages["latency"], width)
+    shown.tell("document.querySelectorAll('.short').forEach((each) => { each.textContent += ' and more'.repeat(60); })")
+    assert {lines for lines, _ in shown.tell(LINES)} == {2}
+    shown.tell("document.querySelector('.short').focus()")
+    assert all(lines == text > 2 for lines, text in shown.tell(LINES)[:1])
+    shown.ask("Emulation.setEmulatedMedia", media="print")
+    assert all(lines == text > 2 for lines, text in shown.tell(LINES))
+
+
 def test_without_scripts_and_on_paper_nothing_is_missing(shown: Browser, pages: dict[str, Path]) -> None:
     for page in pages.values():
         shown.open(page, 390, scripts=False)

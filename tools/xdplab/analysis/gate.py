@@ -13,13 +13,15 @@ from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model
 from xdplab.model.digits import percent
 from xdplab.model.trial import REPORTED_LOSS
-from xdplab.stats.interval import CONFIDENCE, Difference
+from xdplab.stats.interval import Difference, at_confidence
 
 BASE, NEW = "base", "new"
 #: Rounds after which a verdict is looked for. Whatever the true slowdown is, one of the two verdicts is right.
-#: A look gives the other one in (1 - `CONFIDENCE`) / 2 = 0.5 % of gates at the most, all of them (Bonferroni) in 5 %.
+#: Their intervals have this confidence: a look gives the other one in 0.75 % of gates at the most, and all looks, of
+#: which each has the rounds of those before it, in less than 5 % (`test_gate` simulates it).
 LOOKS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
-WRONG = len(LOOKS) * (1 - CONFIDENCE) / 2
+LOOK_CONFIDENCE = 0.985
+WRONG = 0.05
 #: `slower`: by more than is allowed, or it lost more of its frames than the base, by more than `REPORTED_LOSS`.
 #: `broken`: it failed where the base did not, or delivered a frame twice, damaged, or from before it was started.
 Verdict = Literal["pass", "slower", "broken", "undecided", "unsupported"]
@@ -67,7 +69,7 @@ class GateResult(Model):
     low: float | None = None
     high: float | None = None
     #: Of the interval.
-    confidence: float = CONFIDENCE
+    confidence: float = LOOK_CONFIDENCE
     #: Chance of a wrong verdict over all looks, at the most.
     wrong: float = WRONG
     #: Rounds in which both were measured.
@@ -182,6 +184,7 @@ def _by_interval(found: GateResult, compared: Comparison) -> GateResult:
     if compared.blockers or known is None:
         after = f"after {compared.rounds} rounds: " + next(iter(compared.blockers), "no interval")
         return found.model_copy(update={"reason": after})
+    known = at_confidence(known, LOOK_CONFIDENCE)
     low = 1 / known.high if known.high and compared.sense != "at least" else None
     high = 1 / known.low if known.low and compared.sense != "at most" else None
     found = found.model_copy(update={"slowdown": 1 / known.ratio, "low": low, "high": high})

@@ -30,7 +30,6 @@ from xdplab.report import assets
 from xdplab.report.assets import text
 from xdplab.report.chart import Chart, distribution_chart
 from xdplab.report.place import Place
-from xdplab.report.prices import price_charts
 from xdplab.results import trials_by_point
 
 #: Curves of a picture: as many as its colours and strokes tell apart.
@@ -87,9 +86,8 @@ class Page:
         """Distributions of latency, where there are any."""
         single = [summary for summary in self.measured if summary.samples]
         plots = latency_plots(self.method, single, self.trials) if single else []
-        prices = [(title, Page.chart(each)) for title, each in price_charts(self.method, self.measured)]
         template = templates().get_template("pictures.html.j2")
-        return Markup(template.render(plots=plots, prices=prices))  # noqa: S704 - it escapes
+        return Markup(template.render(plots=plots))  # noqa: S704 - it escapes
 
     @staticmethod
     def chart(found: Chart) -> Section:

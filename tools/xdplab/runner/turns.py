@@ -11,6 +11,8 @@ from xdplab.runner.plan import Plan, Repetition, why_alone
 
 #: Points that stand side by side whatever they differ in; of more, those that are compared.
 MOST_BESIDE = 12
+#: Of a dry run.
+_NAMED = 4
 
 
 def has_system_setting(plan: Plan, points: Iterable[Point]) -> bool:
@@ -59,8 +61,9 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
         return f"points one after another: {alone}{turns}"
     first = [each for each in left if each.number == left[0].number]
     groups = in_groups(plan, study, first, "")
-    apart = sum(has_system_setting(plan, [each.point]) for each in first)
-    by_itself = f", {apart} by themselves: they have a setting of the whole machine" if apart else ""
+    apart = [plan.called(each.point) for each in first if has_system_setting(plan, [each.point])]
+    named = f" ({'; '.join(apart[:_NAMED])}{'; ...' if apart[_NAMED:] else ''})"
+    by_itself = f", {len(apart)} by themselves{named}: they have a setting of the whole machine" if apart else ""
     sizes = [len(group) for group in groups if len(group) > 1]
     if len(sizes) == 1:
         return f"{number_of(sizes[0], 'point')} side by side{by_itself}{turns}"

@@ -103,6 +103,12 @@ def ratio_interval(
     return _made(float(logs.mean()), len(logs), error, confidence, resolution)
 
 
+def at_confidence(found: Interval, confidence: float) -> Interval:
+    """The same ratio with the bounds of another confidence; as it is with too few rounds."""
+    changed = found.model_copy(update={"confidence": confidence})
+    return changed if found.error is None else _bounded(changed, 1 - confidence)
+
+
 def apart_interval(
     above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE, *, resolution: float
 ) -> Interval | None:

@@ -6,7 +6,7 @@
 Documentation    What one AF_XDP socket does before there is a switch: rxdrop, txonly and l2fwd, with DPDK over the
 ...              AF_XDP PMD and, where it is installed, xdpsock as the other sides.
 ...
-...              [Cfg] suites/studies/afxdp-micro.yaml: its cases, interleaved in random order.
+...              [Cfg] suites/studies/afxdp-micro.yaml: its cases, in rounds, in random order.
 ...              [Ver] Each row passes when its case was measured at every workload that it takes part in; what this
 ...              machine cannot do is skipped with the reason. The last row says who is ahead, or is skipped with why
 ...              that is undecided.

@@ -6,7 +6,7 @@
 Documentation    What applications get of each switch, and without one: TCP and UDP between programs on A and C, every
 ...              byte checked.
 ...
-...              [Cfg] suites/studies/applications.yaml: every forwarder at every workload, interleaved in random order.
+...              [Cfg] suites/studies/applications.yaml: every forwarder at every workload, in rounds, in random order.
 ...              [Ver] A row passes when every forwarder that can run here was measured at that workload, and every
 ...              byte arrived as it was sent. The last row says who is ahead, or is skipped with why that is undecided.
 ...              [Ref] docs/applications.md.

@@ -6,7 +6,7 @@
 Documentation    What a change under load costs: rules installed and removed, the rule in use replaced, a
 ...              port or a queue added, a restart.
 ...
-...              [Cfg] suites/studies/changes.yaml: every forwarder at every change, interleaved in random order, each
+...              [Cfg] suites/studies/changes.yaml: every forwarder at every change, in rounds, in random order, each
 ...              time next to a trial of the same length without the change.
 ...              [Ver] A row passes when every forwarder that can do the change did it by what it shows itself, no frame
 ...              arrived twice, and it still forwards as its pipeline says. How long it was blocked is no gate.

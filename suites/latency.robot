@@ -6,7 +6,7 @@
 Documentation    Latency of every forwarder at one rate, on one machine or on a testbed of three hosts: one-way where
 ...              the tester's ports have one clock, else round trip.
 ...
-...              [Cfg] suites/studies/latency.yaml: the forwarders, interleaved in random order over the repetitions.
+...              [Cfg] suites/studies/latency.yaml: the forwarders, in rounds, in random order.
 ...              [Ver] Each row passes when its forwarder was proven to carry frames and was measured in each
 ...              repetition; what this machine cannot do is skipped with the reason.
 ...              [Ref] RFC 2544 section 26.2, with the deviations that the report states; the OVS comparison of

@@ -6,7 +6,7 @@
 Documentation    Network functions, each written once, as XDP program, as AF_XDP application (spinning, in poll(), busy
 ...              polling) and combined (sockets open, the verdict in XDP), on dropped, passed and mixed traffic.
 ...
-...              [Cfg] suites/studies/network-functions.yaml: functions x modes, interleaved in random order.
+...              [Cfg] suites/studies/network-functions.yaml: functions x modes, in rounds, in random order.
 ...              [Ver] Each row passes when its function was measured in its mode with all kinds of traffic that are
 ...              its; what this machine cannot do is skipped with the reason. The last rows state how the order of
 ...              the modes agrees with the published one, and which is ahead.

@@ -6,7 +6,7 @@
 Documentation    What a web server and a computing job on the core of a firewall do while that drops a flood of rising
 ...              rate, as XDP program, on AF_XDP and combined.
 ...
-...              [Cfg] suites/studies/network-functions-colocation.yaml, interleaved in random order.
+...              [Cfg] suites/studies/network-functions-colocation.yaml, in rounds, in random order.
 ...              [Ver] Each row passes when nginx (asked by wrk) and the job were measured with every flood; what this
 ...              machine cannot do is skipped with the reason, as are the ways of DDIO with KNOBS.
 ...              [Ref] Parola, Procopio, Risso (CoNEXT 2021).

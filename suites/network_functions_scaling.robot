@@ -6,7 +6,7 @@
 Documentation    How network functions scale over cores with receive rings of 512 and 256 entries, and with 2 to 11 ways
 ...              of the last-level cache for the card's writes (DDIO).
 ...
-...              [Cfg] suites/studies/network-functions-scaling.yaml, interleaved in random order.
+...              [Cfg] suites/studies/network-functions-scaling.yaml, in rounds, in random order.
 ...              [Ver] Each row passes when its function was measured in its mode at every number of cores, ring and
 ...              ways that this machine has; the others are in the report with the reason: CPUs that are missing, a
 ...              driver that does not spread flows, ways of DDIO off Intel's servers.

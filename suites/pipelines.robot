@@ -6,7 +6,7 @@
 Documentation    Which port type for which work: bridging, routing, access lists, connections, translation and more on
 ...              Open vSwitch's three kinds of ports, in VPP and in the kernel.
 ...
-...              [Cfg] suites/studies/pipelines.yaml: every forwarder at every pipeline, interleaved in random order.
+...              [Cfg] suites/studies/pipelines.yaml: every forwarder at every pipeline, in rounds, in random order.
 ...              STUDY is pipelines.yaml (latency at a light load), pipelines-rate.yaml (forwarding rate at overload) or
 ...              pipeline-sizes.yaml (that rate by number of flows and of rules; its work is the last row's).
 ...              [Ver] Each row passes when every forwarder that can do the work did it to the byte, before and after it

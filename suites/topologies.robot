@@ -6,7 +6,7 @@
 Documentation    What TCP and requests get where frames cross a switch more than once: containers on veth pairs, tap
 ...              devices or vhost-user, and a tunnel between two ends.
 ...
-...              [Cfg] suites/studies/topologies.yaml: every forwarder in every topology, interleaved in random order.
+...              [Cfg] suites/studies/topologies.yaml: every forwarder in every topology, in rounds, in random order.
 ...              [Ver] A row passes when every forwarder that can do the topology was measured in it: each
 ...              byte of TCP came as it was sent, and behind its trial single frames came through unchanged. What none
 ...              can do here is skipped. The last row says who is ahead where, or is skipped with why that is undecided.

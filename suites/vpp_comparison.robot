@@ -6,7 +6,7 @@
 Documentation    VPP over AF_XDP against AF_PACKET and DPDK, with Open vSwitch over the same three in the same run.
 ...
 ...              [Cfg] suites/studies/vpp-comparison.yaml: each repetition of a forwarder takes the latency at LOAD
-...              and then searches the throughput; points are interleaved in random order in each repetition.
+...              and then searches the throughput; points are measured in rounds, in random order.
 ...              [Ver] Each row passes when its forwarder was proven to carry frames and was measured in each
 ...              repetition; what this machine cannot do is skipped with the reason, and for a VPP that is not
 ...              installed with what installs it.

@@ -65,3 +65,6 @@ def test_a_row_of_the_report_leads_to_its_trials() -> None:
     (fold,) = re.findall(rf'<pre id="way-{at.id}">.*?</pre></details>', html, re.DOTALL)
     assert fold.count("20 frames sent, 20 received, 0 lost") == 3
     assert f'title="point {at.id}, 3 repetitions, ok"' in html
+    in_turns = render(run_record(at), [trial(at, n, [1000 + n] * 20, turn=0) for n in range(3)])
+    assert "20 frames sent" not in in_turns
+    assert "3 trials in turns: `xdplab show " in in_turns

@@ -34,15 +34,20 @@ def find_point(run: RunRecord, name: str) -> str:
     raise InputError(f"point {name!r}: {'several are called so' if found else 'there is none'}; there are {notes}")
 
 
-def derivation(run: RunRecord, summary: PointSummary, own: Sequence[TrialRecord], answer: Answer) -> Iterator[str]:
-    """Line by line, for the terminal and for the report; `own` are the point's trials."""
+def derivation(
+    run: RunRecord, summary: PointSummary, own: Sequence[TrialRecord], answer: Answer, *, turns: bool = True
+) -> Iterator[str]:
+    """Line by line, for the terminal and for the report; `own` are the point's trials. `turns`: those of turns too."""
     method, point = make_method(run.study.method), run.points[summary.point_id]
     used = {(trial.repetition, trial.trial) for trial in trials_used(method, own)}
     what = f"path {point.path.value}, {point.traffic.frame_bytes} bytes, pipeline {point.pipeline}"
     yield f"point {summary.point_id}: {point.title}, {what}"
     yield f"{summary.status}{f': {summary.reason}' if summary.reason else ''}"
-    for trial in own:
+    listed = [trial for trial in own if turns or trial.turn is None]
+    for trial in listed:
         yield _of_trial(trial, (trial.repetition, trial.trial) in used)
+    if left := len(own) - len(listed):
+        yield f"{number_of(left, 'trial')} in turns: `xdplab show {run.run_id} {summary.point_id}`"
     for figure in method.figures:
         yield from _of_figure(figure, summary)
     for comparison in filter(None, (answer.comparison, answer.at_rate)):

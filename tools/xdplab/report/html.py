@@ -92,7 +92,7 @@ def render(of: Run) -> str:
 def _ways(of: Run) -> dict[str, list[str]]:
     """Point id -> the way from its frames to its numbers; of a sweep's hundreds `xdplab show RUN POINT` shows one."""
     return {
-        point.point_id: list(derivation(of.record, point, of.by_point.get(point.point_id, ()), of.answer))
+        point.point_id: [*derivation(of.record, point, of.by_point.get(point.point_id, ()), of.answer, turns=False)]
         for point in of.points
     }
 

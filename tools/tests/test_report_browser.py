@@ -111,6 +111,13 @@ LINES = """[...document.querySelectorAll(".short")].map((each) => {
 })"""
 
 
+@pytest.mark.parametrize("width", [1400, 700])
+def test_the_answer_has_two_lines(width: int, shown: Browser, pages: dict[str, Path]) -> None:
+    shown.open(pages["latency"], width)
+    assert len(shown.tell("document.querySelector('.answer').textContent")) > 80
+    assert max(text for _, text in shown.tell(LINES.replace(".short", ".answer"))) <= 2
+
+
 @pytest.mark.parametrize("width", [1400, 700, 390])
 def test_what_is_behind_the_answer_has_two_lines_until_it_is_looked_at(
     width: int, shown: Browser, pages: dict[str, Path]

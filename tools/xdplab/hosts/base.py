@@ -233,11 +233,10 @@ class Conversation(Running):
     """A started process that is spoken to: a line to its standard input, a line from its output."""
 
     def send(self, line: str) -> None:
-        """Write one line.
+        """Write one line, which is lost where the process has ended: `receive` says so.
 
         Raises:
             LinkLost: it ended with the connection.
-            XdplabError: the process no longer reads.
         """
         self._there()
         self._host.send(self.pid, line)

@@ -25,13 +25,14 @@ class Lines:
         self._searched = 0
 
     def send(self, line: str) -> None:
-        """Write one line.
-
-        Raises:
-            OSError: the process no longer reads.
-        """
-        self._in.write(line.encode() + b"\n")
-        self._in.flush()
+        """Write one line. One that no longer reads gets none: `receive` says that it has ended, its log how."""
+        if self._in.closed:
+            return
+        try:
+            self._in.write(line.encode() + b"\n")
+            self._in.flush()
+        except BrokenPipeError:
+            self.hang_up()
 
     def receive(self, timeout_s: float) -> str | None:
         """The next line, or None when none came within `timeout_s`.

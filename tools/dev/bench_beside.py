@@ -21,6 +21,7 @@ from xdplab.runner import Listener, StudyRun
 from xdplab.runner.plan import Repetition
 from xdplab.runner.run import _start_together
 from xdplab.runner.session import PointSession
+from xdplab.runner.turns import has_system_setting
 from xdplab.stats.interval import ratio_interval
 
 KINDS = ("alone", "between", "asleep beside")
@@ -33,7 +34,7 @@ class Row(Model):
     kind: str
     #: In us, median over rounds of the median over turns.
     p50_us: float
-    #: With its 99 % interval; None with fewer than three rounds.
+    #: Geometric mean over rounds, with its 99 % interval; None with fewer than three rounds.
     ratio: float
     low: float | None
     high: float | None
@@ -49,8 +50,15 @@ def bench_beside(forwarders: Sequence[str], rounds: int, turns: int, listener: L
         raise InputError("bench-beside: name two forwarders or more, the one that is looked at first")
     changes = {"forwarders": list(forwarders), "answer": None, "repetitions": rounds, "method.turns": 3 * turns}
     study = app.read_study(app.find_study("latency"), changes)
+    prepared = app.prepare(study)
+    refused = app.survey(prepared, listener)
+    if refused:
+        why = refused if isinstance(refused, str) else "; ".join(sorted(set(refused.values())))
+        raise InputError(f"bench-beside: {why}")
+    if has_system_setting(prepared.plan, prepared.plan.points):
+        raise InputError("bench-beside: a forwarder has a setting of the whole machine, so it stands alone")
     with tempfile.TemporaryDirectory(prefix="xdplab-bench-") as place, patch.object(app, "StudyRun", _Beside):
-        folder, outcome = app.run_study(app.prepare(study), listener, Path(place))
+        folder, outcome = app.run_study(prepared, listener, Path(place))
         if wrong := outcome.error or outcome.interrupted:
             raise wrong
         return _rows(folder.trials(), next(iter(outcome.record.points)), turns)

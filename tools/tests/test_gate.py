@@ -19,6 +19,7 @@ from lab.command import Done
 from lab.records import point, run_record, trial
 from scipy.special import stdtrit
 
+from xdplab.analysis import compare_points
 from xdplab.analysis.gate import LOOK_CONFIDENCE, LOOKS, WRONG, GateResult, Side, judge_gate
 from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
@@ -26,6 +27,7 @@ from xdplab.forwarders import make_forwarder
 from xdplab.model import DoesNotCompile, ForwarderSpec, HostLost, InputError, TrialRecord, plugins
 from xdplab.report.exports.gate import bencher, markdown
 from xdplab.runner import Listener
+from xdplab.stats.interval import at_confidence
 from xdplab.tools import project_root
 
 Cli = Callable[..., Done]
@@ -72,6 +74,19 @@ def test_of_gates_whose_slowdown_is_just_what_is_allowed_few_end_with_the_wrong_
         verdict="pass", metric="p50_us", max_slowdown=0.05, base=Side(forwarder="a"), new=Side(forwarder="b")
     )
     assert (found.wrong, found.confidence) == (WRONG, LOOK_CONFIDENCE)
+
+
+def test_its_interval_is_that_of_its_confidence(results: Path) -> None:
+    noisy = "latency_jitter_ratio=0.2"
+    asked = Gate(f"fake:{noisy},seed=1", f"fake:base_latency_us=3.6,{noisy},seed=1", 0.05, changes=CHANGES)
+    found = run_gate(asked, Listener(), results)
+    points = {each.forwarder: each for each in Run.named(Path(found.run).name, results).points}
+    compared = compare_points(points["new"], points["base"], "p50_us")
+    assert compared is not None
+    assert compared.interval is not None
+    known = at_confidence(compared.interval, LOOK_CONFIDENCE)
+    assert compared.interval.low < known.low < known.high < compared.interval.high  # type: ignore[operator]
+    assert (found.low, found.high) == (1 / known.high, 1 / known.low)  # type: ignore[operator]
 
 
 def test_it_ends_with_the_first_verdict(results: Path) -> None:

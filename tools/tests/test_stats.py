@@ -15,6 +15,7 @@ from xdplab.stats.interval import (
     MIN_ROUNDS,
     Interval,
     apart_interval,
+    at_confidence,
     difference_interval,
     geometric_interval,
     holm_corrected,
@@ -273,3 +274,13 @@ def test_a_number_is_what_a_person_reads(value: float, text: str) -> None:
 
 def test_more_digits_where_asked() -> None:
     assert significant(1056.4, 4) == "1,056"
+
+
+def test_another_confidence_changes_the_bounds_alone() -> None:
+    ratios = [1.0, 1.1, 0.95, 1.05, 1.02]
+    found = ratio_interval(ratios)
+    assert found is not None
+    assert at_confidence(found, 0.985) == ratio_interval(ratios, 0.985)
+    few = ratio_interval(ratios[:2])
+    assert few is not None
+    assert at_confidence(few, 0.985).low is None

@@ -269,7 +269,7 @@ def _decided(folder: RunFolder) -> bool:
 
 
 def run_gate(asked: Gate, listener: Listener, results: Path) -> GateResult:
-    """Measure two forwarders interleaved, round after round, until a verdict holds or the time is over.
+    """Measure two forwarders in turns, round after round, until a verdict holds or the time is over.
 
     Where this machine can measure neither of the two, the verdict is `unsupported`.
 

@@ -18,7 +18,7 @@ from xdplab.stats.interval import Difference, at_confidence
 BASE, NEW = "base", "new"
 #: Rounds after which a verdict is looked for. Whatever the true slowdown is, one of the two verdicts is right.
 #: Their intervals have this confidence: a look gives the other one in 0.75 % of gates at the most, and all looks, of
-#: which each has the rounds of those before it, in less than 5 % (`test_gate` simulates it).
+#: which each has the rounds of those before it, in less than 5 % with normal noise (`test_gate` simulates it).
 LOOKS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
 LOOK_CONFIDENCE = 0.985
 WRONG = 0.05
@@ -70,7 +70,7 @@ class GateResult(Model):
     high: float | None = None
     #: Of the interval.
     confidence: float = LOOK_CONFIDENCE
-    #: Chance of a wrong verdict over all looks, at the most.
+    #: Chance of a wrong verdict by the figure over all looks, at the most; that by loss is not in it.
     wrong: float = WRONG
     #: Rounds in which both were measured.
     rounds: int = 0

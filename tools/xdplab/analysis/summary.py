@@ -387,7 +387,7 @@ def _cpus(trial: TrialRecord, run: RunRecord) -> str:
 
 
 def _tester_limited(trial: TrialRecord, above: float = TESTER_LIMIT_RATIO) -> bool:
-    """Whether it left out more than a share of its schedule: of a percentile what lies above it, 1 % at the least.
+    """Whether the tester left out more than a share of its schedule: of a percentile what lies above it, or 1 %.
 
     Frames that its card dropped mark the trial however few they are: the card was asked for more than it takes.
     """

@@ -93,9 +93,9 @@ def what_to_do(found: Comparison) -> str:
     if found.sense != "exact":
         return "a figure is a bound"
     more = found.more_rounds
-    return (
-        f"about {number_of(more, 'more round')} would decide it" if more else "ten times the rounds would not decide it"
-    )
+    if not more:
+        return "by its scatter ten times the rounds would not decide it"
+    return f"about {number_of(more, 'more round')} would decide it"
 
 
 def ahead(found: Comparison) -> str:

@@ -62,7 +62,7 @@ def gate(
     driver: Driver = None,
     results: Results = None,
 ) -> None:
-    """Say whether NEW is slower than BASE: both are measured interleaved, in rounds, until it is certain.
+    """Say whether NEW is slower than BASE: both are measured in turns, round after round, until it is certain.
 
     With --cost both are booted in emulated guests, and instructions per frame decide: no noise, and no root
     (docs/cost.md); the study, its figure and --limit-s have no part in it then. Of two kernels the first is BASE's, the

@@ -130,7 +130,7 @@ def csv_text(method: Method[Any], summaries: Sequence[PointSummary]) -> str:
 
 def dead_time(dead: Overhead) -> str:
     spread = f"median {dead.median_s:.2f} s ({dead.own_median_s:.2f} s without forwarders' start and stop)"
-    turn = f"; of a turn {1000 * dead.turn_median_s:.0f} ms" if dead.turn_median_s is not None else ""
+    turn = f"; of a trial in turns {1000 * dead.turn_median_s:.0f} ms" if dead.turn_median_s is not None else ""
     return f"dead time of a repetition: {spread}, p90 {dead.p90_s:.2f} s{turn}; {dead.traffic_share:.0%} was traffic"
 
 

@@ -233,7 +233,7 @@ class Conversation(Running):
     """A started process that is spoken to: a line to its standard input, a line from its output."""
 
     def send(self, line: str) -> None:
-        """Write one line, which is lost where the process has ended: `receive` says so.
+        """Write one line, which is lost where the process no longer reads (see `receive`).
 
         Raises:
             LinkLost: it ended with the connection.

@@ -104,8 +104,8 @@ def ratio_interval(
 
 
 def at_confidence(found: Interval, confidence: float) -> Interval:
-    """The same ratio with the bounds of another confidence; as it is with too few rounds."""
-    changed = found.model_copy(update={"confidence": confidence})
+    """The same ratio at another confidence, not corrected for a family; without bounds if there are too few rounds."""
+    changed = found.model_copy(update={"confidence": confidence, "family": 1, "corrected_p": None})
     return changed if found.error is None else _bounded(changed, 1 - confidence)
 
 

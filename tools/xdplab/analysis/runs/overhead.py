@@ -20,7 +20,8 @@ class Overhead(Model):
     per_trial_s: float
     #: Of the repetitions' wall time, what was traffic.
     traffic_share: float
-    #: Of a turn: from the end of the one before to its own, less its traffic, warm-up counted; None without turns.
+    #: Of a trial in turns: from the end of the one before, of whichever point, to its own, less its traffic, warm-up
+    #: counted; None without turns.
     turn_median_s: float | None = None
     turn_p90_s: float | None = None
 

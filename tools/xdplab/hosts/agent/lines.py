@@ -25,7 +25,10 @@ class Lines:
         self._searched = 0
 
     def send(self, line: str) -> None:
-        """Write one line. One that no longer reads gets none: `receive` says that it has ended, its log how."""
+        """Write one line, which is lost where the process no longer reads.
+
+        `receive` then raises EOFError if the process has ended, and returns None at its time-out if it has not.
+        """
         if self._in.closed:
             return
         try:

@@ -248,7 +248,7 @@ def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = ""
     if question and missed:
         return Part(failed=f"costs more than {rows[0][1].goal_us:g} us at p50: {', '.join(missed)}")
     if question and not any(row.verdict == "met" for _, row in rows):
-        return Part(without="undecided whether its cost meets the goal: measure more rounds, or on a quieter machine")
+        return Part(without="undecided whether its cost meets the goal: measure more rounds")
     return Part([f"{name}, {_line(row)}" for name, row in rows])
 
 

@@ -157,6 +157,22 @@ def test_no_difference_that_was_seen_is_said_with_what_would_have_shown() -> Non
     )  # each pair by the same half a percent: less than can be seen
 
 
+def test_rounds_that_lie_orders_of_magnitude_apart_are_undecided() -> None:
+    """One round of three that is a hundred times as long: "p50 over 10²⁰ times would have shown" says nothing."""
+    same = next(variant for variant in ablated().variants if variant.summary.forwarder == "same")
+    wide = {
+        metric: found.model_copy(update={"interval": found.interval.model_copy(update={"low": 1e-9, "high": 1e9})})
+        for metric, found in same.comparisons.items()
+        if found is not None and found.interval is not None
+    }
+    reason = "its rounds lie too far apart: raise --repetitions"
+    assert same.model_copy(update={"comparisons": wide}).verdict() == f"undecided: {reason}"
+    one = {**same.comparisons, "p50_us": wide["p50_us"]}
+    said = same.model_copy(update={"comparisons": one}).verdict()
+    assert said.endswith(f"undecided: p50 ({reason})")
+    assert " p50 " not in said.partition("what would have shown")[2].partition("; undecided")[0]
+
+
 def test_two_repetitions_say_nothing() -> None:
     few = [record for record in MEASURED if record.repetition < 2]
     run = run_record(STOCK, MORE, study={"answer": ["more", "stock"], "method": METHOD})

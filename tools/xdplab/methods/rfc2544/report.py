@@ -186,6 +186,11 @@ class PerFrame(Model):
     copied_bytes: float
 
 
+#: Of an interval whose ends lie further apart, as a ratio, nothing is said: a factor of ten either way.
+_WIDEST = 100.0
+_TOO_FAR_APART = "its rounds lie too far apart: raise --repetitions"
+
+
 class Variant(Model):
     """One point against the reference; ratios are above 1 when the point is better."""
 
@@ -204,12 +209,15 @@ class Variant(Model):
             return "; ".join(said)
         able = {metric: found.interval for metric, found in known.items() if found.interval and found.sense == "exact"}
         able = {metric: interval for metric, interval in able.items() if not known[metric].blockers}
+        wide = {metric for metric, each in able.items() if each.low and each.high and each.high > _WIDEST * each.low}
+        able = {metric: interval for metric, interval in able.items() if metric not in wide}
         if not able:
             reasons = dict.fromkeys(reason for found in known.values() for reason in found.blockers)
-            return f"undecided: {'; '.join(reasons) or 'figures are bounds, or were never paired'}"
+            why = _TOO_FAR_APART if wide else "figures are bounds, or were never paired"
+            return f"undecided: {'; '.join(reasons) or why}"
         seen = ", ".join(f"{_NAMES[metric]} {visible(interval)}" for metric, interval in able.items())
         others = [
-            f"{_NAMES[metric]} ({found.blockers[0] if found.blockers else 'a figure is a bound'})"
+            f"{_NAMES[metric]} ({_why_undecided(found, wide=metric in wide)})"
             for metric, found in known.items()
             if metric not in able
         ]
@@ -218,6 +226,12 @@ class Variant(Model):
         remarks = dict.fromkeys(remark for metric in able for remark in known[metric].remarks)
         remarked = f" ({'; '.join(remarks)})" if remarks else ""
         return f"no difference seen in {where}{remarked}; what would have shown: {seen}{unknown}"
+
+
+def _why_undecided(found: Comparison, *, wide: bool) -> str:
+    if found.blockers:
+        return found.blockers[0]
+    return _TOO_FAR_APART if wide else "a figure is a bound"
 
 
 def _gain(metric: str, found: Comparison) -> str:

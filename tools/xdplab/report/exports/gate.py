@@ -57,8 +57,8 @@ def ktap(found: GateResult) -> str:
 def _basis(found: GateResult) -> str:
     if found.seeds:
         return f"{found.seeds} emulated guests of each, whose clock counts instructions: no time, and no noise."
-    rounds = f"{found.rounds} interleaved rounds"
-    return f"{rounds}; a wrong verdict has a chance of at most {percent(found.wrong)}."
+    rounds = f"{found.rounds} rounds in turns"
+    return f"{rounds}; a wrong verdict by the figure has a chance of at most {percent(found.wrong)}."
 
 
 def _measured(value: float | None) -> str:

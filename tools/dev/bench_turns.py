@@ -118,7 +118,7 @@ class Design:
 DESIGNS = (
     Design("turns, 13 x 4", 13, 4, in_turns, side_by_side=True),
     Design("turns, 7 x 6", 7, 6, in_turns, side_by_side=True),
-    Design("alone, 7 x 6", 7, 6, alone),
+    Design("turns, 5 x 3", 5, 3, in_turns, side_by_side=True),
     Design("alone, 5 x 8", 5, 8, alone),
 )
 

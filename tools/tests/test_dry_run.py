@@ -104,9 +104,14 @@ def test_it_says_which_points_stand_side_by_side() -> None:
     groups = f"points side by side in {len(PIPELINES)} groups of up to 2"
     assert said(many) == f"{groups}, 5 turns in each repetition"
     system = few.model_copy(update={"knobs": {"sysctl_busy_read_us": (UNSET, 50)}})
-    named = "xdp, sysctl_busy_read_us=50; linux-bridge, sysctl_busy_read_us=50"
-    apart = f"2 by themselves ({named}): they have a setting of the whole machine"
-    assert said(system) == f"2 points side by side, {apart}, 5 turns in each repetition"
+    assert said(system) == "points side by side in 2 groups of up to 2, 5 turns in each repetition"
+    pages = few.model_copy(update={"knobs": {"hugepages_2m": (UNSET, 4)}})
+    named = "xdp, hugepages_2m=4; linux-bridge, hugepages_2m=4"
+    apart = f"2 by themselves ({named}): each needs hugepages_2m of its own"
+    assert said(pages) == f"2 points side by side, {apart}, 5 turns in each repetition"
+    two = few.model_copy(update={"forwarders": few.forwarders[:1], "knobs": system.knobs})
+    differ = "points one after another: their settings of the whole machine differ"
+    assert said(two) == f"{differ}, 5 turns in each repetition"
 
 
 def test_who_stands_side_by_side() -> None:

@@ -24,9 +24,11 @@ from dev.bench_turns import (
     in_turns,
     plain_interval,
 )
+from xdplab import app
+from xdplab.measure import make_method
 from xdplab.stats.interval import holm_corrected, ratio_interval
 
-FINE, IN_TURNS = (design for design in DESIGNS if design.side_by_side)
+FINE, IN_TURNS, OF_PIPELINES = (design for design in DESIGNS if design.side_by_side)
 ALONE = [design for design in DESIGNS if design.rule is alone]
 UNSEEN = "1 side slow 1/5 of starts *"
 
@@ -53,6 +55,12 @@ def test_no_t_sees_slow_starts_that_did_not_come(rows: dict[tuple[str, str], Row
     """The chance that none of seven starts was slow is 21 %; of thirteen it is 5 %."""
     assert rows[UNSEEN, IN_TURNS.name].false_tables == pytest.approx(0.8**7, abs=0.06)
     assert rows[UNSEEN, FINE.name].false_tables == pytest.approx(0.8**13, abs=0.04)
+
+
+def test_designs_are_those_of_the_studies() -> None:
+    made = {(design.rounds, design.turns) for design in (FINE, OF_PIPELINES)}
+    studied = [app.read_study(app.find_study(name)) for name in ("latency", "pipelines")]
+    assert {(study.repetitions, make_method(study.method).turns) for study in studied} == made
 
 
 def test_turns_find_what_trials_apart_do_not(rows: dict[tuple[str, str], Row]) -> None:

@@ -13,8 +13,8 @@ from xdplab.analysis.documents import find_document
 from xdplab.cli.main import cli
 from xdplab.cli.reproduce import planned
 from xdplab.model import TestbedSpec, TrafficSpec
+from xdplab.model.digits import duration
 from xdplab.model.published import published, published_figure
-from xdplab.report import duration
 from xdplab.tools import project_root, studies_folder
 
 TEXT = (project_root() / "docs" / "first-lab.md").read_text(encoding="utf-8")

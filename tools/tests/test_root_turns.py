@@ -141,6 +141,36 @@ def test_only_the_forwarder_in_turn_is_awake(results: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("in_process")
+def test_one_that_failed_at_its_start_sleeps_while_others_measure(
+    results: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Its processes go on until the round is over: a thread that polls would have half of the forwarders' CPU."""
+    failed: list[PointSession] = []
+    asleep: list[bool] = []
+    prove, measure = PointSession.prove, Latency.measure
+
+    def proven(self: PointSession) -> None:
+        if self.forwarder.name == "ovs-afxdp":
+            failed.append(self)
+            raise PointFailed("it does not do what it was asked for")
+        prove(self)
+
+    def measured(method: Latency, session: PointSession, traffic: TrafficSpec) -> None:
+        if session.turn:  # each has had a step
+            pids = {pid for each in failed[-1:] for pid in each.forwarder.pids()}
+            asleep.append(bool(pids) and all(is_asleep(pid, kind) for pid in pids))
+        measure(method, session, traffic)
+
+    monkeypatch.setattr(freezer, "folders", lambda: iter(saboteur.freezers(kind)))
+    monkeypatch.setattr(PointSession, "prove", proven)
+    monkeypatch.setattr(Latency, "measure", measured)
+    folder, outcome = carried_out(results, forwarders=["ovs-afxdp", "linux-bridge", "xsk"], method=METHOD)
+    assert outcome.error is None
+    assert {each.status for each in folder.trials() if each.purpose == "end"} == {"ok", "failed"}
+    assert asleep == [True] * (2 * 2 * 2)
+
+
+@pytest.mark.usefixtures("in_process")
 def test_each_stands_beside_itself(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two starts of each in a round, in places of their own; turns of the second are numbered behind the first's."""
     places: list[tuple[str, int, str]] = []
@@ -203,6 +233,33 @@ def test_one_that_dies_fails_alone(lab: Lab, kind: str) -> None:
     assert (good["status"], good["repetitions"]) == ("ok", 1)
     assert bad["status"] in ("failed", "partial")
     assert "ovs-vswitchd was ended by signal SIGKILL" in bad["reason"]
+
+
+#: What sockets look at by themselves, in us, of the whole machine.
+BUSY_READ = Path("/proc/sys/net/core/busy_read")
+
+
+@pytest.mark.parametrize("target", ["ovs-vswitchd", "self"])
+def test_points_side_by_side_have_a_setting_of_the_machine_together(lab: Lab, target: str) -> None:
+    before = BUSY_READ.read_text(encoding="ascii")
+    done = lab.run(
+        {"at": TRIAL, "call": 3, "signal": "SIGKILL", "target": target},
+        forwarders=["ovs-afxdp", "linux-bridge"],
+        knobs={"sysctl_busy_read_us": [7]},
+        method=METHOD,
+    )
+    taken = [each for each in lab.trials() if each.result]
+    assert {each.knobs["sysctl_busy_read_us"] for each in taken} == {7}
+    if target == "self":
+        assert done.code == -signal.SIGKILL
+        assert BUSY_READ.read_text(encoding="ascii").split() == ["7"]
+        assert lab.down().complaints == []
+    else:
+        bad, good = lab.rows()
+        assert bad["status"] in ("failed", "partial")
+        assert (good["status"], good["repetitions"]) == ("ok", 1)
+    assert BUSY_READ.read_text(encoding="ascii") == before
+    lab.assert_nothing_left()
 
 
 def test_kill_9_leaves_nobody_asleep(lab: Lab, kind: str) -> None:

@@ -89,8 +89,10 @@ def gate(
             return counted(base, new, ratio, kernel or ["6.1"], driver or "veth")
         return measured(Gate(base, new, ratio, study, metric, limit_s, changes, allowed), results)
 
+    from xdplab.cli.tables import wrapped
+
     found = _verdict(judge)
-    print(found.sentence)
+    print(wrapped([found.sentence]))
     if found.run:
         print(f"run {found.run}")
     if json_:

@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xdplab.model import Point, TrialRecord, plain
-from xdplab.report import describe, duration
+from xdplab.model.digits import duration
+from xdplab.report import describe
 from xdplab.runner import Listener, Plan
 
 

@@ -87,7 +87,7 @@ def planned(study: str, changes: Sequence[str] = ()) -> tuple[float, str]:
     """What traffic and starts of a study take, with changes (KEY=VALUE): seconds, and as a text."""
     from xdplab import app
     from xdplab.cli.changes import changes_of
-    from xdplab.report import duration
+    from xdplab.model.digits import duration
 
     takes_s = app.prepare(app.read_study(app.find_study(study), changes_of(changes))).plan.seconds()
     return takes_s, duration(takes_s)

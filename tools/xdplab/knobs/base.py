@@ -34,6 +34,8 @@ class Knob(ABC):
     #: `port`: gone with the embedded testbed's ports, on real hosts restored by `xdplab restore` after kill -9, as
     #: `system` is on both.
     scope: ClassVar[Literal["port", "system"]] = "port"
+    #: Of the system: whether points that want the same value can have it together.
+    shared: ClassVar[bool] = True
     #: Knobs that come first where a point has them too: what is possible here depends on what they set.
     after: ClassVar[tuple[str, ...]] = ()
 

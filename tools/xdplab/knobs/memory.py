@@ -22,6 +22,7 @@ class Hugepages2M(Knob):
 
     name: ClassVar[str] = "hugepages_2m"
     scope: ClassVar[Literal["port", "system"]] = "system"
+    shared: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._needed = 0

@@ -43,3 +43,11 @@ def loss_over(ratio: float | None, rounds: Sequence[float]) -> str:
     if not ratio or high <= _UNLIKE * low or len(rounds) < 2:
         return loss(ratio)
     return f"{loss(ratio)} ({loss(low).removesuffix(' %')} to {loss(high)})"
+
+
+def duration(seconds: float) -> str:
+    """`2 min 05 s`, and from an hour on `5 h 09 min`."""
+    whole = max(0, round(seconds))
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

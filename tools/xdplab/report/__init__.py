@@ -2,4 +2,4 @@
 """One self-contained HTML file: the answer first, then what it rests on."""
 
 from xdplab.report.html import render as render, write_report as write_report
-from xdplab.report.log import describe as describe, duration as duration
+from xdplab.report.log import describe as describe

@@ -55,11 +55,3 @@ def describe(record: TrialRecord) -> str:
     text = f"lost {record.result.lost} of {record.result.sent}"
     percentiles = {"p50": p50, "p99": p99}
     return ", ".join([*(f"{name} {value:.2f} us" for name, value in percentiles.items() if value is not None), text])
-
-
-def duration(seconds: float) -> str:
-    """`2 min 05 s`, and from an hour on `5 h 09 min`."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

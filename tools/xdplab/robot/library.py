@@ -19,8 +19,9 @@ from xdplab.analysis.words import with_reason
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Interrupted, Missing, Point, StudySpec, TrialRecord, XdplabError, plain
+from xdplab.model.digits import duration
 from xdplab.model.published import published_figure, span
-from xdplab.report import describe, duration
+from xdplab.report import describe
 from xdplab.report.log import link_from, points_in_log, run_in_log
 from xdplab.results import RunFolder, find_run
 from xdplab.runner import Listener, Plan

@@ -14,7 +14,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from xdplab.forwarders import make_forwarder, plain_name
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.signals import check_interrupted, deferred, interruptible
 from xdplab.hosts.waiting import run_parallel
-from xdplab.knobs import make_knob
+from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import (
     Calibration,
     Environment,
@@ -38,9 +38,11 @@ from xdplab.model import (
     Steps,
     StudySpec,
     TrialRecord,
+    Unsupported,
     XdplabError,
     plain,
 )
+from xdplab.model.study import Scalar
 from xdplab.results import RunFolder, trials_by_point
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment
@@ -52,8 +54,9 @@ from xdplab.runner.plan import Plan, Repetition, why_alone
 from xdplab.runner.refusals import refusals
 from xdplab.runner.resume import completed, resumed
 from xdplab.runner.session import PointSession, SessionContext
+from xdplab.runner.settings import Settings
 from xdplab.runner.tester_pool import TesterPool
-from xdplab.runner.turns import has_system_setting, in_groups, instances_of
+from xdplab.runner.turns import has_system_setting, in_groups, instances_of, system_settings
 from xdplab.testbed import Testbed, TestbedLock
 from xdplab.testbed.needs import refuse_if_needed
 from xdplab.testbed.state import SystemLock
@@ -338,11 +341,13 @@ class StudyRun:
         """Start all, then steps in random order, each point awake in its own only; then end all, whatever happens."""
         began = time.monotonic()
         sessions: list[PointSession] = []
+        held = system_settings(self._plan, repetitions[0].point)
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self._in_force(held))
             try:
                 for at, repetition in enumerate(repetitions, number + 1):
                     self._listener.starting(repetition.point, repetition.number, at, of, left_s)
-                    for session in self._beside(repetition, repetitions):
+                    for session in self._beside(repetition, repetitions, held):
                         sessions.append(session)
                         stack.callback(session.end)
                         session.prepare()
@@ -354,7 +359,25 @@ class StudyRun:
                     session.abandon()
                 raise
 
-    def _beside(self, repetition: Repetition, group: Sequence[Repetition]) -> Iterator[PointSession]:
+    @contextlib.contextmanager
+    def _in_force(self, wanted: dict[str, Scalar]) -> Iterator[None]:
+        """Settings of the whole machine, for all points that stand side by side; put back when they have ended.
+
+        What is not to be had here each point finds for itself, and says so.
+        """
+        testbed = self._testbed
+        settings = Settings(testbed.lock, KnobContext(testbed.dut, (), testbed.layout, testbed.cpus), wanted)
+        try:
+            with contextlib.suppress(Unsupported):
+                settings.apply()
+            yield
+        finally:
+            with deferred():
+                settings.restore()
+
+    def _beside(
+        self, repetition: Repetition, group: Sequence[Repetition], held: Collection[str] = ()
+    ) -> Iterator[PointSession]:
         """One for each start of its forwarder, in places that are its own in each round of this group."""
         starts = instances_of(self._plan, repetition.point)
         wanted = {each.point.id for each in group}
@@ -362,7 +385,7 @@ class StudyRun:
         self._taken = self._earlier_trials(repetition)
         for instance in range(starts):
             place = self._testbed.beside(first + instance)
-            yield self._session(repetition, place, place.freezer, instance)
+            yield self._session(repetition, place, place.freezer, instance, held)
 
     def _go_round(self, sessions: Sequence[PointSession], left_s: float) -> None:
         """One step of each after another, until none has any left."""
@@ -417,6 +440,7 @@ class StudyRun:
         testbed: Testbed | None = None,
         freezer: Freezer | None = None,
         instance: int = 0,
+        held: Collection[str] = (),
     ) -> PointSession:
         place = testbed or self._testbed
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point, place)
@@ -435,6 +459,7 @@ class StudyRun:
                 progress=lambda line: self._listener.progress(name + line.lstrip()),
                 freezer=freezer,
                 instance=instance,
+                held=held,
                 explained=self._explained,
             )
         )

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -89,6 +89,8 @@ class SessionContext:
     freezer: Freezer | None = None
     #: Which start of it this is in its repetition, from 0 on.
     instance: int = 0
+    #: Settings of the whole machine that are in force for all points beside it.
+    held: Collection[str] = ()
     #: Points of the run of which it is known where they lose frames.
     explained: set[str] = field(default_factory=set)
 
@@ -119,7 +121,7 @@ class PointSession:
         self._workdir = testbed.folder_on(testbed.tester_host)
         wanted = {**self._forwarder.required_knobs(), **repetition.point.knobs}
         knobs = KnobContext(testbed.dut, ports_of(testbed, self.point), testbed.layout, testbed.cpus)
-        self._settings = Settings(testbed.lock, knobs, wanted)
+        self._settings = Settings(testbed.lock, knobs, wanted, context.held)
         layout = self._settings.context.layout
         self._dut = dut_of(testbed, self.point, layout)
         self._began = time.monotonic()
@@ -230,18 +232,19 @@ class PointSession:
                 self._method.measure(self, traffic)
 
     def step(self) -> bool:
-        """Awake, one step (`Method.lets_others`), asleep again. Whether there are more."""
+        """Awake, one step (`Method.lets_others`), asleep again, also where it has failed. Whether there are more."""
         if self._steps is None:
             self._steps = greenlet(self.measure)
-        self.wake()
-        if self._over:  # it cannot be waked
-            self._leave_off()
-            return False
+        if not self._over:
+            self.wake()
         try:
-            self._steps.switch()
+            if self._over:
+                self._leave_off()
+            else:
+                self._steps.switch()
         finally:
             self.sleep()
-        return not self._steps.dead
+        return not (self._over or self._steps.dead)
 
     def let_others(self) -> None:
         """The end of a step; nothing where it is alone."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of a repetition: each is remembered before it is changed, to be put back after any end of a run."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -20,14 +21,17 @@ class Settings:
     """The knobs of one repetition: snapshot, apply, verify, restore in reverse order.
 
     They are set in the order of the study, but a knob comes after those of its own `after`; whether it is supported is
-    asked when these are in force.
+    asked when these are in force. `held`: names of those that are in force as long as it lives, set and put back by
+    another one for all points that stand side by side; nothing of its own outlives the run then.
 
     Raises:
         InputError: knobs that are each to come after the other.
     """
 
-    def __init__(self, lock: TestbedLock, context: KnobContext, wanted: dict[str, Scalar]) -> None:
-        self._lock = lock
+    def __init__(
+        self, lock: TestbedLock, context: KnobContext, wanted: dict[str, Scalar], held: Collection[str] = ()
+    ) -> None:
+        self._lock, self._held = lock, held
         if wanted.get("channels", UNSET) != UNSET and self._narrowed(context):
             wanted = {"rss_queues": wanted["channels"], **wanted}
         self._wanted = _ordered({make_knob(name): value for name, value in wanted.items() if value != UNSET})
@@ -71,9 +75,10 @@ class Settings:
             reason = None if knob.name in foreseeable else knob.unsupported(self._before, value)
             if reason:
                 raise Unsupported(reason)
-            self._saved.append((knob, knob.read(self._before)))
-            self._remember()
-            knob.apply(self._before, knob.check(value))
+            if knob.name not in self._held:
+                self._saved.append((knob, knob.read(self._before)))
+                self._remember()
+                knob.apply(self._before, knob.check(value))
             knob.verify(self._before, knob.check(value))
         for knob, value in self._wanted[:-1]:
             knob.verify(self._before, knob.check(value))
@@ -145,6 +150,8 @@ class Settings:
         return {knob.name: saved for knob, saved in self._saved if knob.scope == "system" or there_after}
 
     def _remember(self) -> None:
+        if self._held:  # the state file is the other one's
+            return
         lasting, there_after = self._lasting(), any(port.lasting for port in self._before.ports)
         roles = [port.role for port in self._before.ports if lasting and port.lasting]
         set_to = {name: value for name, value in self._set_to.items() if name in lasting}

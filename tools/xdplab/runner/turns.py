@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from xdplab.knobs import make_knob
 from xdplab.model import Point, StudySpec
-from xdplab.model.design import UNSET
+from xdplab.model.design import UNSET, Scalar
 from xdplab.model.digits import number_of
 from xdplab.runner.plan import Plan, Repetition, why_alone
 
@@ -15,33 +15,45 @@ MOST_BESIDE = 12
 _NAMED = 4
 
 
+def system_settings(plan: Plan, point: Point) -> dict[str, Scalar]:
+    """Those of the whole machine that it asks for."""
+    wanted = {**plan.method.forwarder(point).required_knobs(), **point.knobs}
+    return {name: value for name, value in wanted.items() if value != UNSET and make_knob(name).scope == "system"}
+
+
 def has_system_setting(plan: Plan, points: Iterable[Point]) -> bool:
     """Whether one of them has a setting of the machine."""
-    wanted = [{**plan.method.forwarder(point).required_knobs(), **point.knobs}.items() for point in points]
-    return any(make_knob(name).scope == "system" for name in {k for each in wanted for k, v in each if v != UNSET})
+    return any(system_settings(plan, point) for point in points)
+
+
+def _unshared(plan: Plan, point: Point) -> list[str]:
+    """Settings of the machine of which each point needs its own."""
+    return [name for name in system_settings(plan, point) if not make_knob(name).shared]
 
 
 def instances_of(plan: Plan, point: Point) -> int:
     """How often its forwarder is started in a repetition."""
-    return plan.instances if plan.instances > 1 and not has_system_setting(plan, [point]) else 1
+    return plan.instances if plan.instances > 1 and not _unshared(plan, point) else 1
 
 
 def in_groups(plan: Plan, study: StudySpec, order: Sequence[Repetition], alone: str) -> list[list[Repetition]]:
     """Which stand side by side, in the order of their first members.
 
-    Each by itself where `alone` says why, and where it has a setting of the whole machine, which others would have too.
-    Else all points of a round, where they are few, or those of one setting, which are compared; of a sweep, whose
-    settings are compared, as many as stand next to one another in the round's random order.
+    Each by itself where `alone` says why, and where it has a setting of the whole machine that points cannot share.
+    Else, of those that want the same settings of the machine, all points of a round, where they are few, or those of
+    one setting, which are compared; of a sweep, whose settings are compared, as many as stand next to one another in
+    the round's random order.
     """
     swept = study.sweep is not None
     few = swept or len(plan.points) * plan.instances <= MOST_BESIDE
     groups: list[list[Repetition]] = []
-    open_groups: dict[tuple[int, str], list[Repetition]] = {}
+    open_groups: dict[tuple[int, str, str], list[Repetition]] = {}
     for each in order:
-        if alone or has_system_setting(plan, [each.point]):
+        if alone or _unshared(plan, each.point):
             groups.append([each])
             continue
-        key = each.number, "" if few else each.point.setting
+        machine = str(sorted(system_settings(plan, each.point).items()))
+        key = each.number, "" if few else each.point.setting, machine
         if key not in open_groups or (swept and len(open_groups[key]) == MOST_BESIDE):
             open_groups[key] = []
             groups.append(open_groups[key])
@@ -59,14 +71,18 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
         return ""
     if alone := why_alone(study, kind):
         return f"points one after another: {alone}{turns}"
-    first = [each for each in left if each.number == left[0].number]
-    groups = in_groups(plan, study, first, "")
-    apart = [plan.called(each.point) for each in first if has_system_setting(plan, [each.point])]
-    named = f" ({'; '.join(apart[:_NAMED])}{'; ...' if apart[_NAMED:] else ''})"
-    by_itself = f", {len(apart)} by themselves{named}: they have a setting of the whole machine" if apart else ""
+    groups = in_groups(plan, study, [each for each in left if each.number == left[0].number], "")
     sizes = [len(group) for group in groups if len(group) > 1]
+    apart = [group[0].point for group in groups if _unshared(plan, group[0].point)]
+    own = {name for point in apart for name in _unshared(plan, point)}
+    why = f"each needs {', '.join(sorted(own))} of its own"
+    if not sizes and apart:
+        return f"points one after another: {why}{turns}"
+    called = [plan.called(point) for point in apart]
+    named = f" ({'; '.join(called[:_NAMED])}{'; ...' if called[_NAMED:] else ''})"
+    by_itself = f", {len(apart)} by themselves{named}: {why}" if apart else ""
     if len(sizes) == 1:
         return f"{number_of(sizes[0], 'point')} side by side{by_itself}{turns}"
     if not sizes:
-        return f"points one after another: they have settings of the whole machine{turns}"
+        return f"points one after another: their settings of the whole machine differ{turns}"
     return f"points side by side in {len(sizes)} groups of up to {max(sizes)}{by_itself}{turns}"

@@ -26,7 +26,7 @@ from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.measure.registry import figure, make_method
 from xdplab.model import RunRecord, TrialRecord
-from xdplab.model.digits import number_of, significant
+from xdplab.model.digits import duration, number_of, significant
 
 if TYPE_CHECKING:
     from xdplab.analysis.sweep import SweepAnalysis
@@ -78,12 +78,15 @@ def answer(
 
 
 def _until_decided(run: RunRecord, found: Answer) -> list[str]:
-    """How long a round takes, where more of them would decide something."""
+    """How long the rounds take that would decide it."""
     open_ones = [one for one in (found.comparison, found.at_rate) if one is not None and one.more_rounds]
     round_s = (run.wall_s or 0.0) / run.study.repetitions
     if not open_ones or not round_s:
         return []
-    return [f"A round takes about {significant(round_s, 2)} s here; `--until-decided` goes on by itself."]
+    more = max(one.more_rounds or 0 for one in open_ones)
+    return [
+        f"{number_of(more, 'more round')} take about {duration(more * round_s)}; `--until-decided` goes on by itself."
+    ]
 
 
 def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSummary]) -> Answer:

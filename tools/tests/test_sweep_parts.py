@@ -76,6 +76,14 @@ def test_statistics_of_merged_histograms_are_those_of_all_values(first: list[int
     assert set(found.rows[0].by_repetition) == {trial.repetition for trial in trials}
 
 
+def test_a_repetition_has_the_samples_of_all_its_turns() -> None:
+    point = records.point()
+    trials = [records.trial(point, 0, [value] * 10, turn=turn) for turn, value in enumerate((1000, 2000, 9000))]
+    (found,) = tables(records.run_record(point), trials)
+    own = found.rows[0].by_repetition[0]
+    assert (own.samples, own.median_us) == (30, pytest.approx(2, rel=0.002))
+
+
 def test_a_p99_of_too_few_samples_stands_for_nothing() -> None:
     points = [records.point(f"fake:seed={n}") for n in range(3)]
     samples = (2000, 2000, 500)

@@ -22,6 +22,7 @@ from xdplab.stats.interval import (
     Difference,
     Interval,
     apart_interval,
+    between_ends,
     difference_interval,
     holm_corrected,
     ratio_interval,
@@ -233,7 +234,7 @@ def _of_ends(
         return ("at least", lowest) if lowest else ("unknown", None)
     if lowest is None or (highest.differs and highest.ratio < 1):
         return "at most", highest
-    return "unknown", None
+    return "exact", between_ends(lowest, highest)
 
 
 def _ratio(above: Sequence[float], below: Sequence[float], make: MakeInterval) -> Interval | None:

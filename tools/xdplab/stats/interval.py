@@ -42,6 +42,8 @@ class Interval(Model):
     error: float | None = None
     #: Least half-width, as a ratio less 1: what the measure resolves, or how far runs of the same thing lie apart.
     resolution: float = 0.0
+    #: What the figures themselves leave open, as the logarithm of a ratio either way: they lie between two ends.
+    open_log: float = 0.0
     #: Comparisons that the verdict was corrected for.
     family: int = 1
     #: p after Holm.
@@ -63,7 +65,7 @@ class Interval(Model):
         scatter = self.error * self.rounds**0.5
         least, level = math.log1p(self.resolution), (1 - self.confidence) / self.family
         for rounds in range(self.rounds + 1, _MOST_TIMES * self.rounds + 1):
-            half = max(_quantile(rounds, level) * scatter / math.sqrt(rounds), least)
+            half = max(_quantile(rounds, level) * scatter / math.sqrt(rounds), least) + self.open_log
             if half < centre or half < margin - centre:
                 return rounds - self.rounds
         return None
@@ -124,6 +126,17 @@ def apart_interval(
     return _made(float(logs[0].mean() - logs[1].mean()), fewest, error, confidence, resolution)
 
 
+def between_ends(lowest: Interval, highest: Interval) -> Interval:
+    """Of figures that lie between two ends: as low as the ratios of the ends that make it least, as high as the others.
+
+    `lowest`, `highest`: over the same rounds.
+    """
+    logs = math.log(lowest.ratio), math.log(highest.ratio)
+    errors = [each.error for each in (lowest, highest) if each.error is not None]
+    error, apart = max(errors, default=None), (logs[1] - logs[0]) / 2
+    return _made(sum(logs) / 2, lowest.rounds, error, lowest.confidence, lowest.resolution, apart)
+
+
 def holm_corrected(intervals: Sequence[Interval | None]) -> list[Interval | None]:
     """The comparisons of one table, corrected after Holm (1979): bounds, verdict and `corrected_p` agree.
 
@@ -175,7 +188,9 @@ def geometric_interval(values: Sequence[float], resolution: float = 0.0) -> tupl
     return None if found is None or found.low is None or found.high is None else (found.low, found.high)
 
 
-def _made(centre: float, rounds: int, error: float | None, confidence: float, resolution: float) -> Interval:
+def _made(
+    centre: float, rounds: int, error: float | None, confidence: float, resolution: float, open_log: float = 0.0
+) -> Interval:
     found = Interval(
         ratio=math.exp(centre),
         low=None,
@@ -184,6 +199,7 @@ def _made(centre: float, rounds: int, error: float | None, confidence: float, re
         confidence=confidence,
         error=error,
         resolution=resolution,
+        open_log=open_log,
     )
     return found if error is None else _bounded(found.model_copy(update={"p": _p(found)}), 1 - confidence)
 
@@ -192,15 +208,15 @@ def _bounded(found: Interval, alpha: float) -> Interval:
     """With its bounds at that level."""
     assert found.error is not None
     half = max(_quantile(found.rounds, alpha) * found.error, math.log1p(found.resolution))
-    half = min(half, _WIDEST)
+    half = min(half + found.open_log, _WIDEST)
     return found.model_copy(update={"low": found.ratio * math.exp(-half), "high": found.ratio * math.exp(half)})
 
 
 def _p(found: Interval) -> float:
-    """The level at which the interval just touches 1; 1 within the resolution."""
+    """The level at which the interval just touches 1; 1 within the resolution, and what figures leave open."""
     from scipy.special import stdtr  # takes 0.2 s to import, and scipy.stats 0.7 s
 
-    centre = abs(math.log(found.ratio))
+    centre = abs(math.log(found.ratio)) - found.open_log
     if centre <= math.log1p(found.resolution):
         return 1.0
     return 2 * float(stdtr(found.rounds - 1, -centre / found.error)) if found.error else 0.0

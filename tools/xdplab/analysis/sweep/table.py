@@ -262,7 +262,10 @@ def _row(
     tails = {
         f"p{name}_us": if_enough_samples(chosen, at, getattr(merged, f"p{name}_us")) for name, at in _TAILS.items()
     }
-    repetitions = {trial.repetition: Statistics.of(distribution([trial]), loss_of([trial]) or 0.0) for trial in chosen}
+    by_number: dict[int, list[TrialRecord]] = defaultdict(list)
+    for trial in chosen:
+        by_number[trial.repetition].append(trial)
+    repetitions = {number: Statistics.of(distribution(own), loss_of(own) or 0.0) for number, own in by_number.items()}
     tester = {f"{TESTER}.{key}": value for key, value in point.tester_options.items()}
     knobs = " ".join(f"{name}={value}" for name, value in {**tester, **point.knobs}.items())
     return Configuration(

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.random import Generator
 
 from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
+from xdplab.runner.turns import MOST_BESIDE
 
-#: Logarithms of the latencies of so many rows in so many repetitions, (rows, repetitions).
-Noise = Callable[[Generator, int, int], np.ndarray]
+#: Logarithms of the latencies, of the shape of the numbers of groups that stand side by side: (rows, repetitions).
+Noise = Callable[[Generator, np.ndarray], np.ndarray]
 
 _US = 10.0
 
@@ -60,51 +61,65 @@ DESIGNS = (
 )  # fmt: skip
 
 
-def _quiet(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+def _quiet(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    rows, repetitions = groups.shape
     return np.asarray(0.02 * rng.normal(size=(rows, 1)) + 0.03 * rng.normal(size=(rows, repetitions)))
 
 
-def _same(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+def _same(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    rows, repetitions = groups.shape
     return np.asarray(0.03 * rng.normal(size=(rows, repetitions)))
 
 
-def _apart(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+def _apart(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    rows, repetitions = groups.shape
     return np.asarray(0.1 * rng.normal(size=(rows, 1)) + 0.05 * rng.normal(size=(rows, repetitions)))
 
 
-def _tails(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+def _tails(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    rows, repetitions = groups.shape
     waits = np.log1p(0.3 * np.exp(rng.normal(size=(rows, repetitions))))
     return np.asarray(waits + 0.01 * rng.normal(size=(rows, 1)))
 
 
-def _student(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+def _student(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    rows, repetitions = groups.shape
     return np.asarray(0.03 * rng.standard_t(2, size=(rows, repetitions)))
 
 
-def _two_levels(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
-    return np.asarray(_same(rng, rows, repetitions) / 3 + math.log(0.72) * (rng.random((rows, repetitions)) < 0.5))
+def _two_levels(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    rows, repetitions = groups.shape
+    return np.asarray(_same(rng, groups) / 3 + math.log(0.72) * (rng.random((rows, repetitions)) < 0.5))
 
 
-def _two_kinds(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
-    return _same(rng, rows, repetitions) / 3 + math.log(0.72) * (rng.random((rows, 1)) < 0.5)
+def _two_kinds(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    return np.asarray(_same(rng, groups) / 3 + math.log(0.72) * (rng.random((len(groups), 1)) < 0.5))
 
 
-def _drift(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
-    """30 % over the run; each repetition measures the configurations in an order of its own."""
-    order = rng.permuted(np.broadcast_to(np.arange(rows), (repetitions, rows)), axis=1).T
-    return _quiet(rng, rows, repetitions) + math.log(1.3) * (np.arange(repetitions) + order / rows) / repetitions
+def _drift(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    """30 % over the run."""
+    return np.asarray(_quiet(rng, groups) + math.log(1.3) * _time(groups))
 
 
-def _step(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
-    order = rng.permuted(np.broadcast_to(np.arange(rows), (repetitions, rows)), axis=1).T
-    time = (np.arange(repetitions) + order / rows) / repetitions
-    return np.asarray(_quiet(rng, rows, repetitions) + math.log(0.75) * (time > rng.random()))
+def _step(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    return np.asarray(_quiet(rng, groups) + math.log(0.75) * (_time(groups) > rng.random()))
 
 
-def _stalls(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+def _time(groups: np.ndarray) -> np.ndarray:
+    """When each was measured, from 0 to 1: groups one after another, each repetition in an order of its own."""
+    return np.asarray(groups / (groups.max() + 1))
+
+
+def _stalls(rng: Generator, groups: np.ndarray) -> np.ndarray:
     """A fifth of the repetitions is slower, by a factor of e in the mean."""
+    rows, repetitions = groups.shape
     hit = rng.random((rows, repetitions)) < 0.2
-    return _quiet(rng, rows, repetitions) + hit * rng.exponential(1.0, (rows, repetitions))
+    return _quiet(rng, groups) + hit * rng.exponential(1.0, (rows, repetitions))
+
+
+def _minutes(rng: Generator, groups: np.ndarray) -> np.ndarray:
+    """What stands side by side is faster or slower together."""
+    return np.asarray(_quiet(rng, groups) + rng.normal(0, 0.07, groups.max() + 1)[groups])
 
 
 #: Where one configuration stands for a level, what it always does is what the level does: this is no noise there.
@@ -120,12 +135,14 @@ SHAPES: Mapping[str, Noise] = {
     "drift of 30 %": _drift,
     "step of 25 %": _step,
     "a fifth stalled": _stalls,
+    "groups 7 % apart": _minutes,
 }
 
 
 def planted_table(rng: Generator, design: Design, repetitions: int, noise: Noise, ratio: float = 1.0) -> Table:
     """A table of settings `s0`, `s1`, ... whose default is level 0; that of `s0` is so many times slower."""
-    logs = noise(rng, len(design.rows), repetitions) + math.log(_US)
+    groups = _groups(rng, len(design.rows), repetitions)
+    logs = noise(rng, groups) + math.log(_US)
     logs += math.log(ratio) * (design.rows[:, :1] == 0)
     names = [f"s{number}" for number in range(len(design.sizes))]
     factors = [
@@ -138,11 +155,18 @@ def planted_table(rng: Generator, design: Design, repetitions: int, noise: Noise
             levels=dict(zip(names, levels.tolist(), strict=True)),
             statistics=_statistics(float(np.exp(np.median(values)))),
             by_repetition={at: _statistics(float(np.exp(value))) for at, value in enumerate(values)},
+            groups=dict(enumerate(own)),
             loss_ratio=0.0,
         )
-        for number, (levels, values) in enumerate(zip(design.rows, logs, strict=True))
+        for number, (levels, values, own) in enumerate(zip(design.rows, logs, groups.tolist(), strict=True))
     ]
     return Table("planted", "one-way", 1e6, tuple(factors), tuple(rows))
+
+
+def _groups(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+    """Of `MOST_BESIDE` in the random order of each repetition."""
+    order = rng.permuted(np.broadcast_to(np.arange(rows), (repetitions, rows)), axis=1).T
+    return np.asarray(order // MOST_BESIDE + np.arange(repetitions) * math.ceil(rows / MOST_BESIDE))
 
 
 def _statistics(value_us: float) -> Statistics:

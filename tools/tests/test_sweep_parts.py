@@ -178,6 +178,18 @@ def test_a_percentile_is_a_rank_of_what_was_sent() -> None:
     assert survivors.by_repetition[0].p99_us is None
 
 
+def test_a_group_is_a_block_unless_it_is_small() -> None:
+    """Twelve beside one another, half as slow as in another minute, and two that stood by themselves."""
+    rows = [
+        row.model_copy(update={"groups": {0: 0, 1: 2} if number < 12 else {0: 1 + number, 1: 2}})
+        for number, row in enumerate(configuration({"a": n}, 10.0, (20.0 if n < 12 else 10.0, 10.0)) for n in range(14))
+    ]
+    found = table(rows)
+    assert found.blocks[:, 0].tolist() == [found.blocks[0, 0]] * 12 + [found.blocks[12, 0]] * 2
+    assert len(set(found.blocks.ravel().tolist())) == 3
+    assert np.ptp(found.levelled, axis=1) == pytest.approx([0.0] * 14, abs=0.001)
+
+
 # effects
 
 

@@ -18,10 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
-from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.signals import check_interrupted, deferred, interruptible
 from xdplab.hosts.waiting import run_parallel
 from xdplab.knobs import KnobContext, make_knob
@@ -347,7 +346,7 @@ class StudyRun:
             try:
                 for at, repetition in enumerate(repetitions, number + 1):
                     self._listener.starting(repetition.point, repetition.number, at, of, left_s)
-                    for session in self._beside(repetition, repetitions, held):
+                    for session in self._beside(repetition, repetitions, held, len(self._done) + number):
                         sessions.append(session)
                         stack.callback(session.end)
                         session.prepare()
@@ -376,7 +375,7 @@ class StudyRun:
                 settings.restore()
 
     def _beside(
-        self, repetition: Repetition, group: Sequence[Repetition], held: Collection[str] = ()
+        self, repetition: Repetition, group: Sequence[Repetition], held: Collection[str] = (), number: int | None = None
     ) -> Iterator[PointSession]:
         """One for each start of its forwarder, in places that are its own in each round of this group."""
         starts = instances_of(self._plan, repetition.point)
@@ -385,7 +384,7 @@ class StudyRun:
         self._taken = self._earlier_trials(repetition)
         for instance in range(starts):
             place = self._testbed.beside(first + instance)
-            yield self._session(repetition, place, place.freezer, instance, held)
+            yield self._session(repetition, place, freezer=place.freezer, instance=instance, held=held, group=number)
 
     def _go_round(self, sessions: Sequence[PointSession], left_s: float) -> None:
         """One step of each after another, until none has any left."""
@@ -438,13 +437,12 @@ class StudyRun:
         self,
         repetition: Repetition,
         testbed: Testbed | None = None,
-        freezer: Freezer | None = None,
-        instance: int = 0,
-        held: Collection[str] = (),
+        **beside: Any,
     ) -> PointSession:
+        """`beside`: fields of `SessionContext`, where it does not stand alone."""
         place = testbed or self._testbed
         tester, rx_program, ceiling_pps, calibration = self._testers.take(repetition.point, place)
-        name = f"{repetition.point.forwarder.title}: " if freezer else ""
+        name = f"{repetition.point.forwarder.title}: " if beside else ""
         return PointSession(
             SessionContext(
                 repetition=repetition,
@@ -457,10 +455,8 @@ class StudyRun:
                 earlier=tuple(self._taken),
                 emit=self._emit,
                 progress=lambda line: self._listener.progress(name + line.lstrip()),
-                freezer=freezer,
-                instance=instance,
-                held=held,
                 explained=self._explained,
+                **beside,
             )
         )
 

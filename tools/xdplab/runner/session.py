@@ -91,6 +91,8 @@ class SessionContext:
     instance: int = 0
     #: Settings of the whole machine that are in force for all points beside it.
     held: Collection[str] = ()
+    #: Number of those that stand beside it in this repetition; None: it stands alone.
+    group: int | None = None
     #: Points of the run of which it is known where they lose frames.
     explained: set[str] = field(default_factory=set)
 
@@ -124,6 +126,7 @@ class PointSession:
         self._settings = Settings(testbed.lock, knobs, wanted, context.held)
         layout = self._settings.context.layout
         self._dut = dut_of(testbed, self.point, layout)
+        self._group = context.group
         self._began = time.monotonic()
         #: Numbers of its trials and turns are behind those of the instances before it.
         self._trials = self._first_trial = context.instance * len(method.trial_seconds(self.point.traffic))
@@ -445,6 +448,7 @@ class PointSession:
         where_lost = "" if figures else self._where_lost(spec, purpose, result, sockets, mode["xsk"])
         return self._record(
             turn=self._turn,
+            group=self._group,
             status="ok",
             purpose=purpose,
             clause=clause,

@@ -75,13 +75,13 @@ _Cells = dict[Levels, dict[tuple[Levels, int], float]]
 def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
     """What was measured in some of the repetitions."""
     found: _Cells = defaultdict(dict)
-    for row in table.rows:
+    levelled = table.levelled
+    for row, logs in zip(table.rows, levelled, strict=True):
         cell = tuple(row.levels[name] for name in names)
         others = tuple(level for name, level in row.levels.items() if name not in names)
-        for repetition in repetitions & row.by_repetition.keys():
-            value = table.value_us(row.by_repetition[repetition])
-            if not math.isnan(value):
-                found[cell][others, repetition] = value
+        for repetition, log in zip(table.repetitions, logs, strict=True):
+            if repetition in repetitions and not math.isnan(log):
+                found[cell][others, repetition] = math.exp(log)
     return found
 
 

@@ -2,10 +2,10 @@
 """What the levels of each setting do to the latency: linear models of its logarithm, with interactions by two.
 
 The unit is the configuration: its figure is the median over its repetitions of the logarithm of the sweep's statistic,
-after what all configurations of a repetition share (a machine that drifts) is taken out. How much repetitions of one
-configuration differ by is no measure of how much configurations do, so it is never the error here. The error is what
-the model leaves between configurations: the model with interactions where that leaves `_PAIRS_DF` degrees of freedom,
-else the one without where that leaves `_ALONE_DF`.
+after what all configurations that were measured at one time share is taken out (`Table.levelled`). How much repetitions
+of one configuration differ by is no measure of how much configurations do, so it is never the error here. The error is
+what the model leaves between configurations: the model with interactions where that leaves `_PAIRS_DF` degrees of
+freedom, else the one without where that leaves `_ALONE_DF`.
 
 A level is judged against the default level, next to all other settings and the interactions among those (type II), by
 Student's t; an interaction by F. Holm corrects all levels together and all interactions together, and each of the two
@@ -23,7 +23,6 @@ freedom that a nested option has not got, and takes four seconds to import.
 
 import itertools
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -96,11 +95,7 @@ class Anova(Model):
 
 def response(table: Table) -> np.ndarray:
     """One logarithm per configuration, shape (rows,)."""
-    logs = table.logs
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a repetition that is nowhere known
-        shared = np.nanmedian(logs - np.nanmedian(logs, axis=1, keepdims=True), axis=0)
-    return np.asarray(np.nanmedian(logs - shared, axis=1))
+    return np.asarray(np.nanmedian(table.levelled, axis=1))
 
 
 def anova(table: Table) -> Anova:
@@ -209,7 +204,7 @@ def _by_variance(
 
 
 def _by_repetitions(weights: Mapping[_Key, np.ndarray], table: Table) -> dict[_Key, _Judged]:
-    logs = table.logs
+    logs = table.levelled
     unusable = np.isnan(logs)
     family = []
     for each in weights.values():

@@ -5,7 +5,8 @@ Rows of one table share path, pipeline and traffic: a one-way latency and a roun
 """
 
 import math
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,8 @@ from xdplab.results import trials_by_point
 ABSENT = "-"
 #: Relative width of a bucket of a histogram of three digits.
 RESOLUTION = 0.002
+#: Fewest points of a group that are a block of their own, and how often the median is taken out of rows and blocks.
+_MIN_BLOCK, _POLISHES = 6, 10
 #: Statistics that clusters are made of; the study found that minimum and maximum spoil the grouping.
 FEATURES = ("mean_us", "median_us", "std_us", "q1_us", "q3_us")
 
@@ -95,6 +98,8 @@ class Configuration(Model):
     levels: dict[str, Scalar]
     statistics: Statistics
     by_repetition: dict[int, Statistics]
+    #: Repetition -> number of the group that it stood in side by side with others, where it did.
+    groups: dict[int, int] = {}
     loss_ratio: float
     #: Frames, over all repetitions.
     sent: int = 0
@@ -130,6 +135,37 @@ class Table:
                 if repetition in row.by_repetition:
                     missing[number, at] = math.log(self.value_us(row.by_repetition[repetition]))
         return missing
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Which cells of `logs` were measured at one time: those that stood side by side, else those of a repetition.
+
+        Shape and order as `logs`, numbers from 0 on. Of a small group little could be told but its own noise.
+        """
+        count = Counter(group for row in self.rows for group in row.groups.values())
+        found = [
+            [("group", group) if count[group] >= _MIN_BLOCK else ("repetition", number) for number in self.repetitions
+             for group in [row.groups.get(number, -1)]]
+            for row in self.rows
+        ]  # fmt: skip
+        numbers = {each: at for at, each in enumerate(sorted({each for own in found for each in own}))}
+        return np.array([[numbers[each] for each in own] for own in found]).reshape(len(self.rows), -1)
+
+    @property
+    def levelled(self) -> np.ndarray:
+        """`logs` less what all configurations of a block share: a machine that drifts, or is slower for a minute.
+
+        Median polish (Tukey 1977): what a block has in the median that its rows have not in their other blocks.
+        """
+        logs, blocks = self.logs, self.blocks
+        shared = np.zeros_like(logs)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a row, or a block, that is nowhere known
+            for _ in range(_POLISHES):
+                left = logs - np.nanmedian(logs - shared, axis=1, keepdims=True)
+                shifts = [np.nanmedian(left[blocks == block]) for block in range(blocks.max(initial=-1) + 1)]
+                shared = np.array(shifts)[blocks] if shifts else shared
+        return np.asarray(logs - shared)
 
     @property
     def repetitions(self) -> tuple[int, ...]:
@@ -274,6 +310,7 @@ def _row(
         levels=levels,
         statistics=merged.model_copy(update=tails),
         by_repetition={number: found for number, found in repetitions.items() if found is not None},
+        groups={trial.repetition: trial.group for trial in chosen if trial.group is not None},
         loss_ratio=loss_ratio,
         sent=sum(trial.result.sent for trial in chosen if trial.result),
     )

@@ -4,7 +4,7 @@
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.random import Generator
@@ -27,6 +27,8 @@ class Design:
     rows: np.ndarray
     #: One configuration stands for each level.
     alone: bool = False
+    #: Those with one level of `s0` stand side by side, as of a setting of the whole machine.
+    split: bool = False
 
 
 def _full(*sizes: int) -> Design:
@@ -58,6 +60,7 @@ DESIGNS = (
     _full(2, 2, 2), _full(3, 2, 2), _full(2, 2, 2, 2), _full(3, 2, 2, 2), _full(3, 2, 2, 2, 2), _full(3, 2, 2, 2, 2, 2),
     _half(4), _half(5), _drawn(24, 3, 2, 2, 2, 2, 2), _drawn(48, 3, 3, 2, 2, 2, 2),
     _alone(2, 2, 2, 2, 2, 2, 2), _alone(3, 3, 4, 2, 5),
+    replace(_drawn(96, 2, 3, 3, 2, 2, 2, 2), name="split 96 of 288", split=True),
 )  # fmt: skip
 
 
@@ -141,7 +144,7 @@ SHAPES: Mapping[str, Noise] = {
 
 def planted_table(rng: Generator, design: Design, repetitions: int, noise: Noise, ratio: float = 1.0) -> Table:
     """A table of settings `s0`, `s1`, ... whose default is level 0; that of `s0` is so many times slower."""
-    groups = _groups(rng, len(design.rows), repetitions)
+    groups = _groups(rng, design, repetitions)
     logs = noise(rng, groups) + math.log(_US)
     logs += math.log(ratio) * (design.rows[:, :1] == 0)
     names = [f"s{number}" for number in range(len(design.sizes))]
@@ -163,10 +166,18 @@ def planted_table(rng: Generator, design: Design, repetitions: int, noise: Noise
     return Table("planted", "one-way", 1e6, tuple(factors), tuple(rows))
 
 
-def _groups(rng: Generator, rows: int, repetitions: int) -> np.ndarray:
+def _groups(rng: Generator, design: Design, repetitions: int) -> np.ndarray:
     """Of `MOST_BESIDE` in the random order of each repetition."""
-    order = rng.permuted(np.broadcast_to(np.arange(rows), (repetitions, rows)), axis=1).T
-    return np.asarray(order // MOST_BESIDE + np.arange(repetitions) * math.ceil(rows / MOST_BESIDE))
+    rows = len(design.rows)
+    plots = design.rows[:, 0] if design.split else np.zeros(rows, dtype=int)
+    found, number = np.zeros((rows, repetitions), dtype=int), 0
+    for at in range(repetitions):
+        for plot in rng.permutation(np.unique(plots)):
+            order = rng.permutation(np.flatnonzero(plots == plot))
+            for start in range(0, len(order), MOST_BESIDE):
+                found[order[start : start + MOST_BESIDE], at] = number
+                number += 1
+    return found
 
 
 def _statistics(value_us: float) -> Statistics:

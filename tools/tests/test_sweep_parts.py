@@ -2,6 +2,7 @@
 """The parts of a sweep's analysis: statistics, losses, variance, what to change."""
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -179,15 +180,42 @@ def test_a_percentile_is_a_rank_of_what_was_sent() -> None:
 
 
 def test_a_group_is_a_block_unless_it_is_small() -> None:
-    """Twelve beside one another, half as slow as in another minute, and two that stood by themselves."""
+    """Twelve beside one another, half as fast as in another minute; of two by themselves all that they did is kept."""
     rows = [
         row.model_copy(update={"groups": {0: 0, 1: 2} if number < 12 else {0: 1 + number, 1: 2}})
-        for number, row in enumerate(configuration({"a": n}, 10.0, (20.0 if n < 12 else 10.0, 10.0)) for n in range(14))
+        for number, row in enumerate(configuration({"a": n}, 10.0, (20.0 if n < 12 else 30.0, 10.0)) for n in range(14))
     ]
     found = table(rows)
-    assert found.blocks[:, 0].tolist() == [found.blocks[0, 0]] * 12 + [found.blocks[12, 0]] * 2
-    assert len(set(found.blocks.ravel().tolist())) == 3
-    assert np.ptp(found.levelled, axis=1) == pytest.approx([0.0] * 14, abs=0.001)
+    assert found.blocks[:, 0].tolist() == [0] * 12 + [-1] * 2
+    assert np.unique(found.blocks[:, 1]).tolist() == [1]
+    assert np.ptp(found.levelled, axis=1) == pytest.approx([0.0] * 12 + [math.log(1.5)] * 2, abs=0.01)
+
+
+def test_a_setting_that_groups_have_as_a_whole_is_judged_by_groups() -> None:
+    """Four groups of six, two with each level, of which one differs from the others by chance."""
+    rng = np.random.default_rng(1)
+    rows = [
+        configuration({"a": n % 2, "b": int(n >= 12)}, 10.0, tuple(10 * np.exp(rng.normal(0, 0.01, 3))))
+        for n in range(24)
+    ]
+    slow = [
+        row.model_copy(
+            update={
+                "groups": {at: 4 * at + n // 6 for at in range(3)},
+                "by_repetition": {
+                    at: statistics(own.mean_us * (1.3 if (n // 6, at) == (3, 0) else 1.0))
+                    for at, own in row.by_repetition.items()
+                },
+            }
+        )
+        for n, row in enumerate(rows)
+    ]
+    found = table(slow)
+    assert found.of_groups == {"b"}
+    judged = {name: levels[1] for name, levels in anova(found).levels.items()}
+    narrow, wide = (math.log(judged[name].high / judged[name].low) for name in ("a", "b"))
+    assert wide > 3 * narrow
+    assert not judged["b"].differs
 
 
 # effects

@@ -89,6 +89,7 @@ def test_what_is_excluded_is_seen_where_it_is(noise: float) -> None:
         ("half of 32", "two levels, by configuration"),
         ("alone 8", "two levels, by repetition"),
         ("48 of 144", "groups 7 % apart"),
+        ("split 96 of 288", "groups 7 % apart"),
     ],
 )
 def test_a_table_of_idle_settings_names_and_advises_nothing(name: str, shape: str) -> None:

@@ -234,6 +234,8 @@ def _of_ends(
         return ("at least", lowest) if lowest else ("unknown", None)
     if lowest is None or (highest.differs and highest.ratio < 1):
         return "at most", highest
+    if lowest.error is None:
+        return "unknown", None
     return "exact", between_ends(lowest, highest)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Comparisons in words: for tables, sentences, verdicts. What they may say is decided in `compare`, not here."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from xdplab.measure.comparison import Comparison
@@ -93,6 +94,8 @@ def what_to_do(found: Comparison) -> str:
     if found.sense != "exact":
         return "a figure is a bound"
     more = found.more_rounds
+    if not more and found.interval is not None and found.interval.open_log > math.log1p(found.equivalence_margin):
+        return "searches ended with their budget; give method.budget_s more"
     if not more:
         return "by its scatter ten times the rounds would not decide it"
     return f"about {number_of(more, 'more round')} would decide it"

@@ -24,7 +24,8 @@ class Comparison(Model):
     metric: str
     #: Of two runs, which were not measured in the same rounds.
     apart: bool = False
-    #: `exact`: the ratio. `at least`, `at most`: what is known of it, for figures of a side are bounds.
+    #: `exact`: the ratio; of figures between two ends each, its middle. `at least`, `at most`: what is known of it, for
+    #: figures of a side are bounds.
     #: `unknown`: nothing is, and `interval` is None.
     sense: Sense
     interval: Interval | None

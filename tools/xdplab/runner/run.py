@@ -37,7 +37,6 @@ from xdplab.model import (
     Steps,
     StudySpec,
     TrialRecord,
-    Unsupported,
     XdplabError,
     plain,
 )
@@ -362,13 +361,17 @@ class StudyRun:
     def _in_force(self, wanted: dict[str, Scalar]) -> Iterator[None]:
         """Settings of the whole machine, for all points that stand side by side; put back when they have ended.
 
-        What is not to be had here each point finds for itself, and says so.
+        What cannot be set each point finds for itself, and says so.
         """
         testbed = self._testbed
         settings = Settings(testbed.lock, KnobContext(testbed.dut, (), testbed.layout, testbed.cpus), wanted)
         try:
-            with contextlib.suppress(Unsupported):
+            try:
                 settings.apply()
+            except (Interrupted, InputError, JournalFailed):
+                raise
+            except XdplabError as exc:
+                self._listener.note(f"a setting of the machine: {exc}")
             yield
         finally:
             with deferred():

@@ -300,7 +300,9 @@ class PointSession:
         try:
             yield
         except Unsupported as exc:
-            self._over, self._status, self._reason = True, "unsupported", str(exc)
+            self._over = True
+            if self._status == "ok":  # else what was wrong first is known
+                self._status, self._reason = "unsupported", str(exc)
         except GreenletExit:
             raise  # whoever ends it has said why
         except (JournalFailed, InputError, Interrupted):
@@ -309,9 +311,11 @@ class PointSession:
         except LinkLost as exc:
             self._over, self._link = True, exc
         except XdplabError as exc:
-            self._over, self._status, self._reason = True, "failed", str(exc)
-            with contextlib.suppress(LinkLost):
-                self._reason, self._tail = self._with_cause(self._reason), self._forwarder.log_tail()
+            self._over = True
+            if self._status == "ok":
+                self._status, self._reason = "failed", str(exc)
+                with contextlib.suppress(LinkLost):
+                    self._reason, self._tail = self._with_cause(self._reason), self._forwarder.log_tail()
         except BaseException:
             self.abandon()
             raise

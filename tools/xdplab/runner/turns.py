@@ -73,16 +73,22 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
         return f"points one after another: {alone}{turns}"
     groups = in_groups(plan, study, [each for each in left if each.number == left[0].number], "")
     sizes = [len(group) for group in groups if len(group) > 1]
-    apart = [group[0].point for group in groups if _unshared(plan, group[0].point)]
-    own = {name for point in apart for name in _unshared(plan, point)}
-    why = f"each needs {', '.join(sorted(own))} of its own"
-    if not sizes and apart:
-        return f"points one after another: {why}{turns}"
-    called = [plan.called(point) for point in apart]
-    named = f" ({'; '.join(called[:_NAMED])}{'; ...' if called[_NAMED:] else ''})"
-    by_itself = f", {len(apart)} by themselves{named}: {why}" if apart else ""
-    if len(sizes) == 1:
-        return f"{number_of(sizes[0], 'point')} side by side{by_itself}{turns}"
-    if not sizes:
-        return f"points one after another: their settings of the whole machine differ{turns}"
-    return f"points side by side in {len(sizes)} groups of up to {max(sizes)}{by_itself}{turns}"
+    single: dict[str, list[str]] = {}
+    for group in groups:
+        if len(group) == 1:
+            single.setdefault(_why_single(plan, group[0].point), []).append(plan.called(group[0].point))
+    beside = f"{number_of(sizes[0], 'point')} side by side" if len(sizes) == 1 else ""
+    if len(sizes) > 1:
+        beside = f"points side by side in {len(sizes)} groups of up to {max(sizes)}"
+    apart = [
+        f"{len(names)} by themselves ({'; '.join(names[:_NAMED])}{'; ...' if names[_NAMED:] else ''}): {why}"
+        for why, names in single.items()
+    ]
+    return f"{', '.join([beside, *apart] if beside else apart)}{turns}"
+
+
+def _why_single(plan: Plan, point: Point) -> str:
+    """Why nothing stands beside it."""
+    if own := _unshared(plan, point):
+        return f"each needs {', '.join(own)} of its own"
+    return "nothing else has their settings"

@@ -26,7 +26,7 @@ _MOST_TIMES = 10
 class Interval(Model):
     """A ratio, and where it lies at the stated confidence; bounds are None with fewer than three rounds."""
 
-    #: Geometric mean over the rounds.
+    #: Geometric mean over the rounds; of figures that lie between two ends, the middle.
     ratio: float
     #: Lower bound.
     low: float | None

@@ -31,6 +31,9 @@ from xdplab.model.digits import duration, number_of, significant
 if TYPE_CHECKING:
     from xdplab.analysis.sweep import SweepAnalysis
 
+#: A run until it is decided ends at four times its rounds.
+_MOST_MORE = 3
+
 
 def answer(
     run: RunRecord,
@@ -84,9 +87,8 @@ def _until_decided(run: RunRecord, found: Answer) -> list[str]:
     if not open_ones or not round_s:
         return []
     more = max(one.more_rounds or 0 for one in open_ones)
-    return [
-        f"{number_of(more, 'more round')} take about {duration(more * round_s)}; `--until-decided` goes on by itself."
-    ]
+    by_itself = "; `--until-decided` goes on by itself" if more <= _MOST_MORE * run.study.repetitions else ""
+    return [f"{number_of(more, 'more round')} would take about {duration(more * round_s)}{by_itself}."]
 
 
 def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSummary]) -> Answer:

@@ -75,8 +75,9 @@ _Cells = dict[Levels, dict[tuple[Levels, int], float]]
 def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
     """What was measured in some of the repetitions."""
     found: _Cells = defaultdict(dict)
-    levelled = table.levelled
-    for row, logs in zip(table.rows, levelled, strict=True):
+    # a setting that groups have as a whole is confirmed by what they measured, and not by what their rows always have
+    known = table.logs if table.of_groups & set(names) else table.levelled
+    for row, logs in zip(table.rows, known, strict=True):
         cell = tuple(row.levels[name] for name in names)
         others = tuple(level for name, level in row.levels.items() if name not in names)
         for repetition, log in zip(table.repetitions, logs, strict=True):

@@ -7,6 +7,9 @@ of one configuration differ by is no measure of how much configurations do, so i
 what the model leaves between configurations: the model with interactions where that leaves `_PAIRS_DF` degrees of
 freedom, else the one without where that leaves `_ALONE_DF`.
 
+A setting of the whole machine is the same for all that stand side by side: what such groups differ by is part of its
+error (a split plot).
+
 A level is judged against the default level, next to all other settings and the interactions among those (type II), by
 Student's t; an interaction by F. Holm corrects all levels together and all interactions together, and each of the two
 families has half of `ALPHA`: in a table of idle settings, the chance that any of them is named is at most `ALPHA`.
@@ -110,7 +113,8 @@ def anova(table: Table) -> Anova:
     added = {term: _added(y, columns, _beside(term, blocks)) for term, columns in blocks.items()}
     if df >= _ALONE_DF:
         variance = max(squares / df, math.log1p(RESOLUTION) ** 2)
-        judged, pairs = _by_variance(weights, y, variance, df, families), _interactions(added, variance, df)
+        errors = {key: _error(table, key[0], each, variance, df) for key, each in weights.items()}
+        judged, pairs = _by_variance(weights, y, errors, families), _interactions(added, variance, df)
     else:
         judged, pairs = _by_repetitions(weights, table), {}
     levels = {factor.name: _levels(table, factor, y, judged) for factor in table.factors}
@@ -186,17 +190,37 @@ def _weights(factor: Factor, blocks: Mapping[Term, np.ndarray]) -> dict[_Key, np
     return {(factor.name, level): inverse[n] for n, level in enumerate(_others(factor)) if estimable[n]}
 
 
+def _error(table: Table, factor: str, weights: np.ndarray, variance: float, df: int) -> tuple[float, int]:
+    """Standard error of an effect and its degrees of freedom; of a setting that groups have as a whole, theirs too."""
+    squares = variance * float((weights**2).sum())
+    if factor not in table.of_groups:
+        return math.sqrt(squares), df
+    blocks, shared = table.blocks, table.shared
+    known = ~np.isnan(table.logs)
+    cells = known * weights[:, None] / np.maximum(known.sum(axis=1, keepdims=True), 1)
+    numbers = range(blocks.max() + 1)
+    own = np.array([shared[blocks == block][0] for block in numbers])
+    repetition = np.array([np.flatnonzero((blocks == block).any(axis=0))[0] for block in numbers])
+    means = np.array([own[repetition == each].mean() for each in repetition])
+    kinds = {tuple(str(row.levels[name]) for name in sorted(table.of_groups)) for row in table.rows}
+    left = len(own) - len(set(repetition.tolist())) - (len(kinds) - 1)
+    if left < 1:
+        return math.inf, df
+    between = float(((own - means) ** 2).sum()) / left
+    squares += between * sum(float(cells[blocks == block].sum()) ** 2 for block in numbers)
+    return math.sqrt(squares), min(df, left)
+
+
 def _by_variance(
-    weights: Mapping[_Key, np.ndarray], y: np.ndarray, variance: float, df: int, families: int
+    weights: Mapping[_Key, np.ndarray], y: np.ndarray, errors: Mapping[_Key, tuple[float, int]], families: int
 ) -> dict[_Key, _Judged]:
-    """Student's t of each level, Holm over all."""
+    """Student's t of each level, Holm over all. `errors`: with their degrees of freedom."""
     from scipy.special import stdtr, stdtrit
 
     values = [float(each @ y) for each in weights.values()]
-    errors = [math.sqrt(variance * float((each**2).sum())) for each in weights.values()]
-    raw = [2 * float(stdtr(df, -abs(value) / error)) for value, error in zip(values, errors, strict=True)]
+    raw = [2 * float(stdtr(df, -abs(v) / error)) for v, (error, df) in zip(values, errors.values(), strict=True)]
     found = {}
-    for key, value, error, (p, level) in zip(weights, values, errors, _holm(raw, families), strict=True):
+    for key, value, (error, df), (p, level) in zip(weights, values, errors.values(), _holm(raw, families), strict=True):
         half = min(-float(stdtrit(df, level / 2)) * error, 200.0)
         low, ratio, high = (math.exp(each) for each in (value - half, value, value + half))
         found[key] = {"ratio": ratio, "low": low, "high": high, "p": p, "differs": p < ALPHA}
@@ -204,11 +228,11 @@ def _by_variance(
 
 
 def _by_repetitions(weights: Mapping[_Key, np.ndarray], table: Table) -> dict[_Key, _Judged]:
-    logs = table.levelled
-    unusable = np.isnan(logs)
+    raw, levelled, whole = table.logs, table.levelled, table.of_groups
+    unusable = np.isnan(raw)
     family = []
-    for each in weights.values():
-        used = np.abs(each) > 1e-9
+    for (factor, _), each in weights.items():
+        used, logs = np.abs(each) > 1e-9, raw if factor in whole else levelled
         known = np.flatnonzero(~unusable[used].any(axis=0))
         family.append([(math.exp(each[used] @ logs[used, at]), 1.0) for at in known])
     return {

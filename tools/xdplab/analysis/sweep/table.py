@@ -138,34 +138,47 @@ class Table:
 
     @property
     def blocks(self) -> np.ndarray:
-        """Which cells of `logs` were measured at one time: those that stood side by side, else those of a repetition.
+        """Which cells of `logs` were measured side by side: numbers from 0 on, shape as `logs`; -1: none of a group.
 
-        Shape and order as `logs`, numbers from 0 on. Of a small group little could be told but its own noise.
+        Of a small group little could be told but its own noise.
         """
         count = Counter(group for row in self.rows for group in row.groups.values())
-        found = [
-            [("group", group) if count[group] >= _MIN_BLOCK else ("repetition", number) for number in self.repetitions
-             for group in [row.groups.get(number, -1)]]
-            for row in self.rows
-        ]  # fmt: skip
-        numbers = {each: at for at, each in enumerate(sorted({each for own in found for each in own}))}
-        return np.array([[numbers[each] for each in own] for own in found]).reshape(len(self.rows), -1)
+        numbers = {group: at for at, group in enumerate(sorted(g for g, size in count.items() if size >= _MIN_BLOCK))}
+        cells = [[numbers.get(row.groups.get(n, -1), -1) for n in self.repetitions] for row in self.rows]
+        return np.array(cells, dtype=int).reshape(len(self.rows), -1)
 
     @property
-    def levelled(self) -> np.ndarray:
-        """`logs` less what all configurations of a block share: a machine that drifts, or is slower for a minute.
+    def shared(self) -> np.ndarray:
+        """What the cells of a group, and all others of a repetition, share: a machine that drifts; shape as `logs`.
 
-        Median polish (Tukey 1977): what a block has in the median that its rows have not in their other blocks.
+        Median polish (Tukey 1977): what they have in the median that their rows have not in other repetitions.
         """
         logs, blocks = self.logs, self.blocks
-        shared = np.zeros_like(logs)
+        found = np.zeros_like(logs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a row, or a block, that is nowhere known
             for _ in range(_POLISHES):
-                left = logs - np.nanmedian(logs - shared, axis=1, keepdims=True)
-                shifts = [np.nanmedian(left[blocks == block]) for block in range(blocks.max(initial=-1) + 1)]
-                shared = np.array(shifts)[blocks] if shifts else shared
-        return np.asarray(logs - shared)
+                left = logs - np.nanmedian(logs - found, axis=1, keepdims=True)
+                found = np.broadcast_to(np.nanmedian(left, axis=0), logs.shape).copy()
+                for block in range(blocks.max(initial=-1) + 1):
+                    found[blocks == block] = np.nanmedian(left[blocks == block])
+        return found
+
+    @property
+    def levelled(self) -> np.ndarray:
+        """`logs` without what is shared."""
+        return np.asarray(self.logs - self.shared)
+
+    @property
+    def of_groups(self) -> frozenset[str]:
+        """Settings of which each group has one level, as it is with those of the whole machine (whole-plot factors)."""
+        blocks = self.blocks
+        groups = [np.flatnonzero((blocks == block).any(axis=1)) for block in range(blocks.max(initial=-1) + 1)]
+        levels = {
+            factor.name: [{_key(self.rows[at].levels[factor.name]) for at in rows} for rows in groups]
+            for factor in self.factors
+        }
+        return frozenset(name for name, found in levels.items() if found and all(len(each) == 1 for each in found))
 
     @property
     def repetitions(self) -> tuple[int, ...]:

@@ -89,10 +89,8 @@ def gate(
             return counted(base, new, ratio, kernel or ["6.1"], driver or "veth")
         return measured(Gate(base, new, ratio, study, metric, limit_s, changes, allowed), results)
 
-    from xdplab.cli.tables import wrapped
-
     found = _verdict(judge)
-    print(wrapped([found.sentence]))
+    print(found.sentence)
     if found.run:
         print(f"run {found.run}")
     if json_:

@@ -34,8 +34,8 @@ class Knob(ABC):
     #: `port`: gone with the embedded testbed's ports, on real hosts restored by `xdplab restore` after kill -9, as
     #: `system` is on both.
     scope: ClassVar[Literal["port", "system"]] = "port"
-    #: Of the system: whether points that want the same value can have it together. One object without ports then sets it
-    #: before those of ports are set, and `verify` of others finds it.
+    #: Of the system: whether points that want the same value can have it together. One object without ports then sets
+    #: it before those of ports are set, and `verify` of others finds it.
     shared: ClassVar[bool] = True
     #: Knobs that come first where a point has them too: what is possible here depends on what they set.
     after: ClassVar[tuple[str, ...]] = ()

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Variants against a reference, and published figures next to ours."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lab import studies
+from lab.command import Done
 from lab.reading import render
 from lab.records import point, run_record, trial
 
@@ -324,3 +327,16 @@ def test_without_a_search_the_answer_is_the_rate_at_overload() -> None:
     reported = answer(run, found)
     assert reported.sentence.startswith("more forwards 1.3 times as much as stock (99 % interval 1.29 to 1.31)")
     assert reported.details[0].startswith("Forwarding rate at overload")
+
+
+def test_the_latency_at_an_equal_load_is_of_turns(cli: Callable[..., Done], results: Path, tmp_path: Path) -> None:
+    """Of which each is compared with the same of the others: a machine that changes its speed in between does both."""
+    assert cli("run", studies.study_file(tmp_path, method={**METHOD, "budget_s": 2}, repetitions=3)).code == 0
+    trials = studies.only_run(results).trials()
+    timed = [each for each in trials if each.purpose == "measure" and each.result]
+    turns = [each.turn for each in timed if (each.point_id, each.repetition) == (timed[0].point_id, 0)]
+    assert turns == list(range(8))
+    assert {each.asked.duration_s for each in timed if each.asked} == {0.1}
+    assert {each.turn for each in trials if each.purpose == "search"} == {None}
+    found = summarise(studies.only_run(results).load(), trials)
+    assert all(set(each.turns["p50_us"]) == set(range(8)) for each in found[0].by_repetition)

@@ -111,7 +111,7 @@ def test_it_says_which_points_stand_side_by_side() -> None:
     assert said(pages) == f"2 points side by side, {apart}, 5 turns in each repetition"
     two = few.model_copy(update={"forwarders": few.forwarders[:1], "knobs": system.knobs})
     named = "xdp, sysctl_busy_read_us=unset; xdp, sysctl_busy_read_us=50"
-    assert said(two) == f"2 by themselves ({named}): nothing else has their settings, 5 turns in each repetition"
+    assert said(two) == f"2 by themselves ({named}): nothing is left to stand beside them, 5 turns in each repetition"
 
 
 def test_who_stands_side_by_side() -> None:

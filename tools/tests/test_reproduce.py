@@ -45,7 +45,7 @@ def test_each_study_fits_an_afternoon_on_a_lab_or_has_a_design_that_does(cli: Cl
             assert planned(study, part.afternoon)[0] <= afternoon_s
             assert bool(part.afternoon) == (planned(study)[0] > afternoon_s)
     done = cli("reproduce", "understanding-delays-afxdp", "--results", tmp_path)
-    assert "    run:    xdplab run understanding-delays-embedded: 9 min 00 s\n" in done.out
+    assert "    run:    xdplab run understanding-delays-embedded: 15 min 00 s\n" in done.out
     assert "    lab:    xdplab run understanding-delays --testbed lab.yaml: 5 h 09 min\n" in done.out
     assert "    or:     xdplab run understanding-delays --testbed lab.yaml --set " in done.out
 

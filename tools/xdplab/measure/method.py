@@ -69,11 +69,13 @@ class Trials(Protocol):
         purpose: Purpose = "measure",
         clause: str = "",
         restart_after_s: float | None = None,
+        turn: int | None = None,
     ) -> TrialResult:
         """Run a trial and journal it.
 
         On a resumed run, trials that the journal holds are answered from it. With `restart_after_s` the forwarder is
-        stopped and started again that long after the trial's beginning.
+        stopped and started again that long after the trial's beginning. `turn`: number of the trial, from 0 on, among
+        those of which each is compared with the same of another point.
         """
 
     @property

@@ -292,7 +292,7 @@ class TrialRecord(Model):
     trial: Count = 0
     #: Number of the turn, from 0 on, in a repetition whose points take turns; None: it has none.
     turn: int | None = None
-    #: Of the points that stood side by side in it, a number that no others of the run have; None: it stood alone.
+    #: Number, in the run, of the group of points that stood side by side; None: the point stood alone.
     group: int | None = None
     #: `ok`, `failed`, or `unsupported`: it cannot be measured as it was asked for.
     status: Literal["ok", "failed", "unsupported"]

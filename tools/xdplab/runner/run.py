@@ -345,7 +345,7 @@ class StudyRun:
             try:
                 for at, repetition in enumerate(repetitions, number + 1):
                     self._listener.starting(repetition.point, repetition.number, at, of, left_s)
-                    for session in self._beside(repetition, repetitions, held, len(self._done) + number):
+                    for session in self._beside(repetition, repetitions, held, len(self._job.earlier_trials) + number):
                         sessions.append(session)
                         stack.callback(session.end)
                         session.prepare()

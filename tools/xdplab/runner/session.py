@@ -247,7 +247,7 @@ class PointSession:
                 self._steps.switch()
         finally:
             self.sleep()
-        return not (self._over or self._steps.dead)
+        return bool(self._steps)  # begun, and not over; one that could not be put to sleep is left off by its next step
 
     def let_others(self) -> None:
         """The end of a step; nothing where it is alone."""
@@ -372,6 +372,7 @@ class PointSession:
         purpose: Purpose = "measure",
         clause: str = "",
         restart_after_s: float | None = None,
+        turn: int | None = None,
     ) -> TrialResult:
         def take() -> MethodResult:
             trial = str(self._trials)
@@ -379,7 +380,7 @@ class PointSession:
                 return MethodResult(run_trial(self._tester, self._context(trial), spec))
             return MethodResult(self._run_with_restart(spec, restart_after_s, trial))
 
-        return self._journaled(spec, purpose, clause, take)
+        return self._journaled(spec, purpose, clause, take, turn)
 
     def measure_by(self, asked: TrialSpec, count: Callable[[], MethodResult], clause: str = "") -> TrialResult:
         """Watch the machine while a method counts, and journal."""
@@ -389,7 +390,12 @@ class PointSession:
         return run_trial(self._tester, self._context("beside"), spec)
 
     def _journaled(
-        self, spec: TrialSpec, purpose: Purpose, clause: str, take: Callable[[], MethodResult]
+        self,
+        spec: TrialSpec,
+        purpose: Purpose,
+        clause: str,
+        take: Callable[[], MethodResult],
+        turn: int | None = None,
     ) -> TrialResult:
         """By the journal of a resumed run, or taken now."""
         check_interrupted()
@@ -397,7 +403,7 @@ class PointSession:
         if record is None:
             if self._trials > self._first_trial and not self._method.turns and not self._method.lets_others:
                 self.let_others()
-            record = self._one_trial(spec, purpose, clause, take)
+            record = self._one_trial(spec, purpose, clause, take, self._turn if turn is None else turn)
             self._emit(record)
         elif record.asked != spec:
             raise JournalFailed(
@@ -420,6 +426,7 @@ class PointSession:
         purpose: Purpose,
         clause: str,
         take: Callable[[], MethodResult],
+        turn: int | None,
     ) -> TrialRecord:
         mode = mode_in_use(self._forwarder, self._dut)
         if unproven := [f"tester.{name}" for name in self._tester.unproven()]:
@@ -451,7 +458,7 @@ class PointSession:
         mode["xsk"] = sockets_in_use(self._forwarder, self._dut)  # statistics after the trial
         where_lost = "" if figures else self._where_lost(spec, purpose, result, sockets, mode["xsk"])
         return self._record(
-            turn=self._turn,
+            turn=turn,
             group=self._group,
             status="ok",
             purpose=purpose,

@@ -67,8 +67,8 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
     turns = f", {plan.method.turns} turns in each repetition" if plan.method.turns else ""
     if plan.instances > 1:
         turns = f", {plan.instances} of each{turns}"
-    elif len(points) < 2:
-        return ""
+    if len(points) < 2:
+        return turns.removeprefix(", ") if plan.instances > 1 else ""
     if alone := why_alone(study, kind):
         return f"points one after another: {alone}{turns}"
     groups = in_groups(plan, study, [each for each in left if each.number == left[0].number], "")
@@ -91,4 +91,4 @@ def _why_single(plan: Plan, point: Point) -> str:
     """Why nothing stands beside it."""
     if own := _unshared(plan, point):
         return f"each needs {', '.join(own)} of its own"
-    return "nothing else has their settings"
+    return "nothing is left to stand beside them"

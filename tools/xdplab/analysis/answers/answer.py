@@ -87,7 +87,9 @@ def _until_decided(run: RunRecord, found: Answer) -> list[str]:
     if not open_ones or not round_s:
         return []
     more = max(one.more_rounds or 0 for one in open_ones)
-    by_itself = "; `--until-decided` goes on by itself" if more <= _MOST_MORE * run.study.repetitions else ""
+    by_itself = (
+        "; a run with `--until-decided` takes them by itself" if more <= _MOST_MORE * run.study.repetitions else ""
+    )
     return [f"{number_of(more, 'more round')} would take about {duration(more * round_s)}{by_itself}."]
 
 

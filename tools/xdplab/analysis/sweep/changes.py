@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from xdplab.analysis.compare import compare_values
 from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Configuration, Table
 from xdplab.model import Model
@@ -72,11 +74,9 @@ class _Step:
 _Cells = dict[Levels, dict[tuple[Levels, int], float]]
 
 
-def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
-    """What was measured in some of the repetitions."""
+def _cells(table: Table, known: np.ndarray, names: Sequence[str], repetitions: set[int]) -> _Cells:
+    """What was measured in some of the repetitions; `known`: logarithms of the table's shape."""
     found: _Cells = defaultdict(dict)
-    # a setting that groups have as a whole is confirmed by what they measured, and not by what their rows always have
-    known = table.logs if table.of_groups & set(names) else table.levelled
     for row, logs in zip(table.rows, known, strict=True):
         cell = tuple(row.levels[name] for name in names)
         others = tuple(level for name, level in row.levels.items() if name not in names)
@@ -86,10 +86,11 @@ def _cells(table: Table, names: Sequence[str], repetitions: set[int]) -> _Cells:
     return found
 
 
-def _pairs(step: _Step, cells: _Cells) -> list[tuple[float, float]]:
+def _pairs(step: _Step, cells: _Cells, *, whole: bool) -> list[tuple[float, float]]:
+    """`whole`: one for each repetition only, for a setting that all of a group share."""
     before, after = cells.get(step.before, {}), cells.get(step.after, {})
     alike = [(before[key], after[key]) for key in before if key in after]
-    if len(alike) >= MIN_ROUNDS:
+    if len(alike) >= MIN_ROUNDS and not whole:
         return alike
     shared = {number for _, number in before} & {number for _, number in after}
     return [
@@ -116,7 +117,8 @@ def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -
     names = [factor.name for factor in factors]
     if not names:
         return _none(advice, "")
-    chosen, other = (_cells(table, names, set(table.repetitions[start::2])) for start in (0, 1))
+    halves = [set(table.repetitions[start::2]) for start in (0, 1)]
+    chosen, other = (_cells(table, table.levelled, names, half) for half in halves)
     means = {cell: _mean(values.values()) for cell, values in chosen.items()}
     default = _at(means, tuple(factor.default for factor in factors))
     if default is None:
@@ -130,14 +132,20 @@ def advise(table: Table, mattering: Collection[str], lossy: Mapping[str, str]) -
     steps = _way(known, default, target)
     if not steps:
         return _none(advice, f"none that was tried came more than {NEAR:.0%} below it")
-    return _confirmed(advice, table.statistic, names, other, steps)
+    of_groups, as_measured = table.of_groups, _cells(table, table.logs, names, halves[1])
+    whole = [any(names[i] in of_groups for i in step.changed) for step in steps]
+    family = [_pairs(step, as_measured if each else other, whole=each) for step, each in zip(steps, whole, strict=True)]
+    return _confirmed(advice, table.statistic, names, family, steps)
 
 
 def _confirmed(
-    advice: ChangeAdvice, statistic: str, names: Sequence[str], other: _Cells, steps: Sequence[_Step]
+    advice: ChangeAdvice,
+    statistic: str,
+    names: Sequence[str],
+    family: Sequence[Sequence[tuple[float, float]]],
+    steps: Sequence[_Step],
 ) -> ChangeAdvice:
-    """The steps as far as each of them is confirmed."""
-    family = [_pairs(step, other) for step in steps]
+    """The steps as far as each of them is confirmed. `family`: latencies before and after each step."""
     if len(family[0]) < MIN_ROUNDS:
         pairs = f"{len(family[0])} of the {MIN_ROUNDS} pairs of repetitions that it takes"
         return _none(advice, f"{pairs}: ask for 6 repetitions")

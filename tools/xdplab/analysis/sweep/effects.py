@@ -7,8 +7,9 @@ of one configuration differ by is no measure of how much configurations do, so i
 what the model leaves between configurations: the model with interactions where that leaves `_PAIRS_DF` degrees of
 freedom, else the one without where that leaves `_ALONE_DF`.
 
-A setting of the whole machine is the same for all that stand side by side: what such groups differ by is part of its
-error (a split plot).
+A setting of the whole machine is the same for all that stand side by side, so what such groups differ by is part of its
+error (a split plot): each repetition gives one estimate of it, three at least, and Student's t is over these; two such
+settings have no interaction here.
 
 A level is judged against the default level, next to all other settings and the interactions among those (type II), by
 Student's t; an interaction by F. Holm corrects all levels together and all interactions together, and each of the two
@@ -36,6 +37,7 @@ from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Factor, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
+from xdplab.stats.interval import MIN_ROUNDS
 
 #: Chance that a table of idle settings names one, where noise is normal; where runs have two levels it is 4 %.
 ALPHA = 0.03
@@ -113,8 +115,13 @@ def anova(table: Table) -> Anova:
     added = {term: _added(y, columns, _beside(term, blocks)) for term, columns in blocks.items()}
     if df >= _ALONE_DF:
         variance = max(squares / df, math.log1p(RESOLUTION) ** 2)
-        errors = {key: _error(table, key[0], each, variance, df) for key, each in weights.items()}
-        judged, pairs = _by_variance(weights, y, errors, families), _interactions(added, variance, df)
+        estimates: dict[_Key, _Estimate | None] = {
+            key: (float(each @ y), math.sqrt(variance * float((each**2).sum())), df) for key, each in weights.items()
+        }
+        whole, logs = table.of_groups, table.logs
+        estimates |= {key: _over_repetitions(logs, each) for key, each in weights.items() if key[0] in whole}
+        judged = _by_variance({key: each for key, each in estimates.items() if each}, families)
+        pairs = _interactions({term: own for term, own in added.items() if not whole.issuperset(term)}, variance, df)
     else:
         judged, pairs = _by_repetitions(weights, table), {}
     levels = {factor.name: _levels(table, factor, y, judged) for factor in table.factors}
@@ -190,37 +197,28 @@ def _weights(factor: Factor, blocks: Mapping[Term, np.ndarray]) -> dict[_Key, np
     return {(factor.name, level): inverse[n] for n, level in enumerate(_others(factor)) if estimable[n]}
 
 
-def _error(table: Table, factor: str, weights: np.ndarray, variance: float, df: int) -> tuple[float, int]:
-    """Standard error of an effect and its degrees of freedom; of a setting that groups have as a whole, theirs too."""
-    squares = variance * float((weights**2).sum())
-    if factor not in table.of_groups:
-        return math.sqrt(squares), df
-    blocks, shared = table.blocks, table.shared
-    known = ~np.isnan(table.logs)
-    cells = known * weights[:, None] / np.maximum(known.sum(axis=1, keepdims=True), 1)
-    numbers = range(blocks.max() + 1)
-    own = np.array([shared[blocks == block][0] for block in numbers])
-    repetition = np.array([np.flatnonzero((blocks == block).any(axis=0))[0] for block in numbers])
-    means = np.array([own[repetition == each].mean() for each in repetition])
-    kinds = {tuple(str(row.levels[name]) for name in sorted(table.of_groups)) for row in table.rows}
-    left = len(own) - len(set(repetition.tolist())) - (len(kinds) - 1)
-    if left < 1:
-        return math.inf, df
-    between = float(((own - means) ** 2).sum()) / left
-    squares += between * sum(float(cells[blocks == block].sum()) ** 2 for block in numbers)
-    return math.sqrt(squares), min(df, left)
+#: Value, its standard error and the degrees of freedom.
+_Estimate = tuple[float, float, int]
 
 
-def _by_variance(
-    weights: Mapping[_Key, np.ndarray], y: np.ndarray, errors: Mapping[_Key, tuple[float, int]], families: int
-) -> dict[_Key, _Judged]:
-    """Student's t of each level, Holm over all. `errors`: with their degrees of freedom."""
+def _over_repetitions(logs: np.ndarray, weights: np.ndarray) -> _Estimate | None:
+    """Of an effect of which each repetition gives one estimate; None of fewer than three."""
+    used = np.abs(weights) > 1e-9
+    each = weights[used] @ logs[used]
+    known = each[~np.isnan(each)]
+    if len(known) < MIN_ROUNDS:
+        return None
+    error = max(float(known.std(ddof=1)) / math.sqrt(len(known)), math.log1p(RESOLUTION))
+    return float(known.mean()), error, len(known) - 1
+
+
+def _by_variance(estimates: Mapping[_Key, _Estimate], families: int) -> dict[_Key, _Judged]:
+    """Student's t of each level, Holm over all."""
     from scipy.special import stdtr, stdtrit
 
-    values = [float(each @ y) for each in weights.values()]
-    raw = [2 * float(stdtr(df, -abs(v) / error)) for v, (error, df) in zip(values, errors.values(), strict=True)]
+    raw = [2 * float(stdtr(df, -abs(value) / error)) for value, error, df in estimates.values()]
     found = {}
-    for key, value, (error, df), (p, level) in zip(weights, values, errors.values(), _holm(raw, families), strict=True):
+    for (key, (value, error, df)), (p, level) in zip(estimates.items(), _holm(raw, families), strict=True):
         half = min(-float(stdtrit(df, level / 2)) * error, 200.0)
         low, ratio, high = (math.exp(each) for each in (value - half, value, value + half))
         found[key] = {"ratio": ratio, "low": low, "high": high, "p": p, "differs": p < ALPHA}

@@ -6,7 +6,7 @@ Rows of one table share path, pipeline and traffic: a one-way latency and a roun
 
 import math
 import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ from xdplab.results import trials_by_point
 ABSENT = "-"
 #: Relative width of a bucket of a histogram of three digits.
 RESOLUTION = 0.002
-#: Fewest points of a group that are a block of their own, and how often the median is taken out of rows and blocks.
+#: Fewest cells of a group that tell what it shares, and how often the median is taken out of rows and blocks.
 _MIN_BLOCK, _POLISHES = 6, 10
 #: Statistics that clusters are made of; the study found that minimum and maximum spoil the grouping.
 FEATURES = ("mean_us", "median_us", "std_us", "q1_us", "q3_us")
@@ -137,31 +137,28 @@ class Table:
         return missing
 
     @property
-    def blocks(self) -> np.ndarray:
-        """Which cells of `logs` were measured side by side: numbers from 0 on, shape as `logs`; -1: none of a group.
-
-        Of a small group little could be told but its own noise.
-        """
-        count = Counter(group for row in self.rows for group in row.groups.values())
-        numbers = {group: at for at, group in enumerate(sorted(g for g, size in count.items() if size >= _MIN_BLOCK))}
-        cells = [[numbers.get(row.groups.get(n, -1), -1) for n in self.repetitions] for row in self.rows]
-        return np.array(cells, dtype=int).reshape(len(self.rows), -1)
+    def blocks(self) -> list[np.ndarray]:
+        """Which cells of `logs` were measured side by side: of each group a mask of their shape."""
+        cells = np.array([[row.groups.get(number, -1) for number in self.repetitions] for row in self.rows])
+        return [cells == group for group in sorted({g for row in self.rows for g in row.groups.values()})]
 
     @property
     def shared(self) -> np.ndarray:
-        """What the cells of a group, and all others of a repetition, share: a machine that drifts; shape as `logs`.
+        """What a repetition has, or in its place a group: a machine that drifts, a slow minute; shape as `logs`.
 
-        Median polish (Tukey 1977): what they have in the median that their rows have not in other repetitions.
+        Median polish (Tukey 1977): what they have in the median that their rows have not in other repetitions. Of few
+        cells little could be told but their own noise.
         """
         logs, blocks = self.logs, self.blocks
         found = np.zeros_like(logs)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a row, or a block, that is nowhere known
+            warnings.simplefilter("ignore", RuntimeWarning)  # a row, or a repetition, that is nowhere known
             for _ in range(_POLISHES):
                 left = logs - np.nanmedian(logs - found, axis=1, keepdims=True)
                 found = np.broadcast_to(np.nanmedian(left, axis=0), logs.shape).copy()
-                for block in range(blocks.max(initial=-1) + 1):
-                    found[blocks == block] = np.nanmedian(left[blocks == block])
+                for block in blocks:
+                    if np.isfinite(left[block]).sum() >= _MIN_BLOCK:
+                        found[block] = np.nanmedian(left[block])
         return found
 
     @property
@@ -171,14 +168,14 @@ class Table:
 
     @property
     def of_groups(self) -> frozenset[str]:
-        """Settings of which each group has one level, as it is with those of the whole machine (whole-plot factors)."""
-        blocks = self.blocks
-        groups = [np.flatnonzero((blocks == block).any(axis=1)) for block in range(blocks.max(initial=-1) + 1)]
-        levels = {
-            factor.name: [{_key(self.rows[at].levels[factor.name]) for at in rows} for rows in groups]
-            for factor in self.factors
-        }
-        return frozenset(name for name, found in levels.items() if found and all(len(each) == 1 for each in found))
+        """Settings of which each group has one level, and groups have several: those of the whole machine."""
+        groups = [np.flatnonzero(block.any(axis=1)) for block in self.blocks]
+        found = set()
+        for factor in self.factors:
+            levels = [{_key(self.rows[at].levels[factor.name]) for at in rows} for rows in groups]
+            if all(len(each) == 1 for each in levels) and len(set().union(*levels)) > 1:
+                found.add(factor.name)
+        return frozenset(found)
 
     @property
     def repetitions(self) -> tuple[int, ...]:

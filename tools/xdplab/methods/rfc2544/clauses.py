@@ -315,13 +315,16 @@ def _no_reset(back: bool | None, gap_ns: int | None, own_ns: int) -> str:
 
 #: The median of a few short trials stands for a repetition: a stall of the machine falls into one of them.
 _TRIALS, _TRIAL_S, WARMUP_S = 3, 0.4, 0.1
+#: Of a trial in turns.
+_TURN_WARMUP_S = 0.02
 #: In overload frames are lost at any rate; to wait for late ones would only count more of the queue as forwarded.
 _DRAIN_S = 0.1
 
 
 def durations(spec: Rfc2544Spec) -> list[float]:
     loads = spec.equal_load
-    latency = [scale_of(spec).at_load_s] if loads.latency_pps is not None else []
+    duration_s, warmup_s, turns = _at_load(spec)
+    latency = [warmup_s + duration_s] * turns if loads.latency_pps is not None else []
     return latency + [WARMUP_S + _TRIAL_S] * (_TRIALS if loads.overload_pps is not None else 0)
 
 
@@ -338,7 +341,17 @@ def _latency(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, load_pps
     probe = min(PROBE_MAX_PPS, load_pps - (traffic.new_flows_pps or 0.0))
     streams = (*probe_streams(traffic, probe), *load_streams(traffic, max(0.0, load_pps - probe)))
     session.progress(f"  latency at {load_pps / 1e3:.0f} kpps")
-    session.trial(trial_of(spec, streams, scale_of(spec).at_load_s, 0.1))
+    duration_s, warmup_s, turns = _at_load(spec)
+    trial = trial_of(spec, streams, duration_s, warmup_s)
+    for turn in range(turns):
+        session.trial(trial, turn=turn if turns > 1 else None)
+
+
+def _at_load(spec: Rfc2544Spec) -> tuple[float, float, int]:
+    """Duration and warm-up of a trial in s, and how many there are."""
+    scale = scale_of(spec)
+    warmup_s = WARMUP_S if scale.at_load_turns == 1 else _TURN_WARMUP_S
+    return scale.at_load_s / scale.at_load_turns, warmup_s, scale.at_load_turns
 
 
 def _forwarding_rate(session: Session, spec: Rfc2544Spec, traffic: TrafficSpec, overload_pps: float) -> None:

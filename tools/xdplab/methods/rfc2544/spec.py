@@ -58,6 +58,8 @@ class Scale:
     """Durations in s and counts of one preset."""
 
     at_load_s: float
+    #: Trials that the latency at an equal load is divided into: points that stand side by side take turns at it.
+    at_load_turns: int
     at_load_repeats: int
     loss_trial_s: float
     burst_repeats: int
@@ -69,8 +71,8 @@ class Scale:
 
 
 #: §26.2: 120 s, 20 repetitions; §26.3 and §26.5: 60 s; §26.4: bursts up to 2 s, 50 repetitions.
-FULL = Scale(120.0, 20, 60.0, 50, 2.0, 60.0, 30.0, None)
-QUICK = Scale(0.8, 2, 0.4, 3, 0.1, 1.0, 4.0, 0.2)
+FULL = Scale(120.0, 1, 20, 60.0, 50, 2.0, 60.0, 30.0, None)
+QUICK = Scale(0.8, 8, 2, 0.4, 3, 0.1, 1.0, 4.0, 0.2)
 
 
 def scale_of(spec: Rfc2544Spec) -> Scale:

@@ -146,8 +146,8 @@ class Table:
     def shared(self) -> np.ndarray:
         """What a repetition has, or in its place a group: a machine that drifts, a slow minute; shape as `logs`.
 
-        Median polish (Tukey 1977): what they have in the median that their rows have not in other repetitions. Of few
-        cells little could be told but their own noise.
+        Median polish (Tukey 1977): what they have in the median that their rows have not in other repetitions. A group
+        of few cells takes the value of its repetition, because its own median would be mostly noise.
         """
         logs, blocks = self.logs, self.blocks
         found = np.zeros_like(logs)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xdplab.analysis.answers.answer import UNTIL_DECIDED
 from xdplab.analysis.doubts import loss_above
 from xdplab.analysis.gate import BASE, LOOKS, NEW, GateResult, check_figure, judge_gate, not_measured
 from xdplab.analysis.run import Run
@@ -252,14 +253,12 @@ def run_study(
     return folder, outcome
 
 
-#: When a run until it is decided is looked at, in rounds of its study. A look names a wrong winner with a chance of at
-#: most 1 - `CONFIDENCE`, so all of them do with 4 %.
-_LOOKS = (1, 2, 3, 4)
-
-
 def looks_of(study: StudySpec) -> list[int]:
-    """Rounds after which a run until its answer is decided is looked at; the last of them ends it."""
-    return [times * study.repetitions for times in _LOOKS]
+    """Rounds after which a run until its answer is decided is looked at; the last of them ends it.
+
+    A look names a wrong winner with a chance of at most 1 - `CONFIDENCE`, so all of them do with 4 %.
+    """
+    return [times * study.repetitions for times in UNTIL_DECIDED]
 
 
 def _decided(folder: RunFolder) -> bool:

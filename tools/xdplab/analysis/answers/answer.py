@@ -31,8 +31,8 @@ from xdplab.model.digits import duration, number_of, significant
 if TYPE_CHECKING:
     from xdplab.analysis.sweep import SweepAnalysis
 
-#: A run until it is decided ends at four times its rounds.
-_MOST_MORE = 3
+#: When a run until it is decided is looked at, in rounds of its study; the last ends it.
+UNTIL_DECIDED = (1, 2, 3, 4)
 
 
 def answer(
@@ -88,7 +88,9 @@ def _until_decided(run: RunRecord, found: Answer) -> list[str]:
         return []
     more = max(one.more_rounds or 0 for one in open_ones)
     by_itself = (
-        "; a run with `--until-decided` takes them by itself" if more <= _MOST_MORE * run.study.repetitions else ""
+        "; a run with `--until-decided` takes them by itself"
+        if more <= (UNTIL_DECIDED[-1] - 1) * run.study.repetitions
+        else ""
     )
     return [f"{number_of(more, 'more round')} would take about {duration(more * round_s)}{by_itself}."]
 

@@ -3,7 +3,8 @@
 
 from typing import Any
 
-from xdplab.forwarders.vpp.control import VppControl, papi_client, papi_stats, plain
+from xdplab.forwarders.vpp.control import VppControl, papi_client, plain
+from xdplab.forwarders.vpp.segment import papi_stats
 
 
 class Recorder:

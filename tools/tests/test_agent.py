@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent as a host runs it: one zip file, Python's standard library, a session that ends all it started."""
 
+import ast
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from lab.command import wait_for
 
+from xdplab.forwarders.vpp import segment
 from xdplab.hosts.agent import machine, serve, xsk
 from xdplab.hosts.ssh_deploy import agent_zip
 
@@ -297,3 +299,21 @@ def test_what_another_session_left_on_a_port_is_kept_as_that_left_it(monkeypatch
         "c0": (9, 9000, 5),
         "new0": (10, 1500, 0),
     }
+
+
+def test_what_runs_on_hosts_needs_no_newer_python_than_3_9() -> None:
+    """Grammar by the parser; of the library, what came after and has been taken for granted here before."""
+    folder = Path(machine.__file__).parent
+    beside = [folder.parent / f"{name}.py" for name in ("frame_probe", "cable_probe", "perf_probe", "cpu_job")]
+    beside += [folder.parent / "memcached_client.py", Path(segment.__file__)]
+    for path in [*folder.glob("*.py"), *beside]:
+        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
+        for node in ast.walk(tree):
+            assert not isinstance(node, ast.Match), path
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
+                assert not node.keywords, f"{path}:{node.lineno}: zip(strict=) is of Python 3.10"
+        annotations = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
+        inside = [each for found in annotations if found is not None for each in ast.walk(found)]
+        if any(isinstance(each, ast.BinOp) for each in inside):
+            names = [each.module for each in tree.body if isinstance(each, ast.ImportFrom)]
+            assert "__future__" in names, f"{path}: `X | Y` in an annotation is of Python 3.10"

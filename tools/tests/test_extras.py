@@ -180,7 +180,6 @@ def test_pip_needs_a_switch_to_change_a_distributions_python(
 
 def test_vpp_is_unsupported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarder, "find_vpp", lambda *_: ("/usr/bin/vpp", None))
-    monkeypatch.setattr(forwarder, "out_of_reach", lambda *_: None)
     dut = Dut(LocalHost(), (), Way.THROUGH, LAYOUT, Path("/nowhere"))
     made = make_forwarder(ForwarderSpec(name="vpp-afxdp", options={"workers": 0}))
     assert made.unsupported(dut) is None

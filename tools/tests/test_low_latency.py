@@ -110,8 +110,8 @@ class Lab:
         self.reconnects += len(lost)
         return ["B"] * len(lost)
 
-    def clear_away(self, *, force: bool = False) -> list[str]:
-        return []
+    def clear_away(self, done: list[str], *, force: bool = False) -> None:
+        pass
 
     def down(self) -> None:
         self.lock.release()

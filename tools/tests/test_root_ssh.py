@@ -194,6 +194,17 @@ def test_machines_with_clocks_of_their_own_measure_round_trips_only(bench: Bench
     bench.assert_as_before()
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_doctor_that_is_ended_puts_back_what_it_tried(bench: Bench, number: signal.Signals) -> None:
+    """A closed terminal; and kill -9, after which its guardian does it."""
+    doctor = start("doctor", "--testbed", bench.lab.testbed, env=bench.env)
+    wait_for(lambda: look(bench.lab) != bench.before, "a port that it has up")
+    doctor.send_signal(number)
+    done = finish(doctor)
+    assert done.code == {signal.SIGHUP: 130, signal.SIGKILL: -9}[number], done.err
+    bench.assert_as_before()
+
+
 @pytest.mark.slow
 def test_three_machines_follow_the_page(bench: Bench, tmp_path: Path) -> None:
     """The commands of docs/hosts.md from the doctor on, as they stand there but for shorter trials."""

@@ -141,8 +141,8 @@ def test_after_kill_9_settings_go_back_in_reverse_order(monkeypatch: pytest.Monk
         lock, system, left_alone = TestbedLock("t"), host, ()
         ports: ClassVar = {"b0": Port(role="b0", host=host, ifname="p0", mac="", mtu=1500, lasting=True)}
 
-        def clear_away(self, *, force: bool = False) -> list[str]:
-            return []
+        def clear_away(self, done: list[str], *, force: bool = False) -> None:
+            pass
 
         def down(self) -> None:
             self.lock.release()

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest.mock import create_autospec
 
 import pytest
 from hypothesis import given, strategies as st
 from lab.records import LAYOUT
 from lab.startup import sections
 
-from xdplab.cli.doctor_host import vpp
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.control import papi_client, plain
-from xdplab.forwarders.vpp.program import find_vpp, installed_version, numbers, out_of_reach, rendered
-from xdplab.hosts import Completed, SshHost
+from xdplab.forwarders.vpp.forwarder import VppForwarder
+from xdplab.forwarders.vpp.program import find_vpp, installed_version, numbers, rendered
+from xdplab.hosts import Completed
 from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as Way
 from xdplab.testbed import Port
 
@@ -52,16 +51,6 @@ def test_the_option_comes_before_the_variable_and_that_before_path(monkeypatch: 
     monkeypatch.setenv("XDPLAB_VPP", "/b/vpp")
     assert find_vpp(host, "", "p") == ("/b/vpp!", "")  # type: ignore[arg-type]
     assert find_vpp(host, "/a/vpp", "p") == ("/a/vpp!", "")  # type: ignore[arg-type]
-
-
-def test_doctor_and_run_say_the_same_of_another_machine() -> None:
-    away = create_autospec(SshHost, instance=True)
-    away.name = "B"
-    found = vpp(away)
-    assert (found.state, found.fix) == ("optional", out_of_reach(away))
-    reason = make_forwarder(ForwarderSpec(name="vpp-afxdp")).unsupported(dut(away))
-    assert reason == found.fix
-    assert "shared memory of that machine" in str(reason)
 
 
 def test_a_prefix_is_taken_for_its_program() -> None:
@@ -153,6 +142,7 @@ VARIABLES: dict[str, Any] = {
     "worker_cpus": [1],
     "plugins": ["af_xdp"],
     "vdevs": [],
+    "cards": {},
 }
 
 
@@ -177,6 +167,16 @@ def test_startup_conf_of_dpdk_has_its_vdevs_and_hugepages_only_when_asked() -> N
     assert ("no-hugetlb" in small["dpdk"], "no-hugetlb" in large["dpdk"]) == (True, False)
     assert large["cpu"] == "main-core 0"
     assert large["buffers"].endswith("page-size 2M")
+
+
+def test_startup_conf_of_dpdk_names_the_cards_that_it_may_have() -> None:
+    forwarder = make_forwarder(ForwarderSpec(name="vpp-dpdk", options={"port": "pmd", "raw.devargs.x": "1"}))
+    assert isinstance(forwarder, VppForwarder)
+    ports = tuple(Port(f"b{i}", Answering(), "", f"02:00:00:00:00:0{i}", 1500, pci=f"0000:0{i}:00.0") for i in (2, 3))  # type: ignore[arg-type]
+    there = Dut(Answering(), ports, Way.THROUGH, LAYOUT, Path("/run/none"))  # type: ignore[arg-type]
+    found = sections(rendered("startup.conf.j2", **{**VARIABLES, **forwarder.variables(there)}))
+    assert "dev 0000:02:00.0 { devargs x=1 } dev 0000:03:00.0 { devargs x=1 }" in found["dpdk"]
+    assert "no-pci" not in found["dpdk"]
 
 
 def test_a_missing_template_says_where_it_was_looked_for() -> None:

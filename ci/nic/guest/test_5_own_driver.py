@@ -31,8 +31,8 @@ class Testbed(CardTestbed):
 
     __test__ = False
 
-    def clear_away(self, *, force: bool = False) -> list[str]:
-        return taken_cards.give_back(self.lock, self.dut)
+    def clear_away(self, done: list[str], *, force: bool = False) -> None:
+        done += taken_cards.give_back(self.lock, self.dut, ask=not force)
 
 
 def run_study(near: Pair, far: Pair, forwarder: str, folder: Path) -> list[TrialRecord]:

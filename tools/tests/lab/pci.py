@@ -48,6 +48,8 @@ class PciHost:
         self.calls: list[list[str]] = []
         #: A driver that takes nothing any more.
         self.broken = ""
+        #: Processes that have a card through vfio-pci.
+        self.users: list[int] = []
 
     def _by_name(self, ifname: str) -> Card | None:
         return next((card for card in self.cards.values() if card.ifname == ifname and self._has_interface(card)), None)
@@ -151,6 +153,8 @@ class PciHost:
 
     def _readlink(self, argv: list[str], _: str) -> tuple[int, str]:
         card, rest = self._of(argv[-1])
+        if rest == "iommu_group":
+            return 0, "/sys/kernel/iommu_groups/7\n"
         if rest == "driver":
             name = card.driver if card else self.beside[argv[-1].split("/")[5]]
             return 0, f"{BUS}/drivers/{name}\n"
@@ -169,6 +173,10 @@ class PciHost:
         card.driver = wanted
         card.defaults()
         return 0, ""
+
+    def _find(self, argv: list[str], _: str) -> tuple[int, str]:
+        assert argv[-6:] == ["-lname", "/dev/vfio/7", "-o", "-lname", "/dev/vfio/noiommu-7", ")"]
+        return 1, "".join(f"/proc/{pid}/fd/9\n" for pid in self.users)
 
     def _modprobe(self, argv: list[str], _: str) -> tuple[int, str]:
         return 0, ""

@@ -7,7 +7,7 @@ from xdplab.cli.check import Check, check
 from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.ovs.builds import PATCHED, build_facts, find_build, how_to_send, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
-from xdplab.forwarders.vpp.program import find_vpp, installed_version, out_of_reach
+from xdplab.forwarders.vpp.program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
 from xdplab.hosts.kernel import FIX_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
 from xdplab.model import InputError, XdplabError
@@ -118,9 +118,6 @@ def _testpmd(host: Host) -> Check:
 
 def vpp(host: Host) -> Check:
     """VPP and its version; it is optional."""
-    away = out_of_reach(host)
-    if away:
-        return check("VPP", False, "cannot be driven over SSH", away, required=False, host=host.name)
     try:
         program, reason = find_vpp(host, "", "vpp-plugin-core")
     except InputError as exc:

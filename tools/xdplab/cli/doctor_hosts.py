@@ -4,8 +4,9 @@
 from xdplab.cli.check import Check, check
 from xdplab.cli.doctor_host import host_checks, trex
 from xdplab.cli.doctor_ports import cable_checks, port_checks, setting_checks
-from xdplab.model import InputError, TestbedSpec, XdplabError
-from xdplab.runner import low_latency
+from xdplab.model import InputError, Interrupted, TestbedSpec, XdplabError
+from xdplab.runner import interruptible, low_latency
+from xdplab.runner.guardian import guarded
 from xdplab.testbed import HostsTestbed
 
 
@@ -73,7 +74,13 @@ def direct_link(spec: TestbedSpec) -> Check:
 
 def _with_ports_up(testbed: HostsTestbed) -> list[Check]:
     """The cables, and what a run sets on cards: it is set, read back, and put back."""
-    found: list[Check] = []
+    spec, found = testbed.spec, list[Check]()
+    with interruptible(spec.file or "..."), guarded(spec):
+        _try_with_ports_up(testbed, found)
+    return found
+
+
+def _try_with_ports_up(testbed: HostsTestbed, found: list[Check]) -> None:
     try:
         testbed.up()
         found += [check("links", True, "up at every port", ""), *cable_checks(testbed)]
@@ -81,7 +88,8 @@ def _with_ports_up(testbed: HostsTestbed) -> list[Check]:
             found += setting_checks(own, testbed.ports)
     except XdplabError as exc:
         text, _, fix = str(exc).partition("; ")
+        if exc.exit_code == Interrupted.exit_code:
+            raise
         found.append(check("links" if not found else "settings", False, text, fix))
     finally:
         testbed.down()
-    return found

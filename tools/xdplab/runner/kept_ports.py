@@ -51,6 +51,11 @@ class KeptPorts:
         key = (port.host, port.ifname)
         seen = self._seen.setdefault(key, {})
         try:
+            if port.lasting and "addresses" in was:  # where somebody may give it some, such as NetworkManager
+                was = {
+                    **was,
+                    "addresses": {**port_settings.others_addresses(port.host, port.ifname), **was["addresses"]},
+                }
             seen.update(port_settings.changed(port.host, port.ifname, was))
             if seen:
                 port_settings.put_back(port.host, port.ifname, was)

@@ -12,7 +12,6 @@ from xdplab.hosts.signals import deferred, interruptible
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.knobs.base import EachKnob
 from xdplab.model import CpuLayout, Steps, TestbedSpec, XdplabError
-from xdplab.model.inventory import PortRole
 from xdplab.testbed import Port, Testbed, open_testbed, port_settings
 from xdplab.testbed.state import SystemLock
 
@@ -20,7 +19,7 @@ from xdplab.testbed.state import SystemLock
 _REPORTED_ONCE = ("left alone", "put back all the same")
 
 
-def recover(spec: TestbedSpec, *, force: bool = False, forget: Collection[PortRole] = ()) -> list[str]:
+def recover(spec: TestbedSpec, *, force: bool = False, forget: Collection[str] = ()) -> list[str]:
     """After kill -9: remove the testbed's leftovers and put settings back; returns what was done.
 
     `force`: also on ports that somebody needs by now, and what somebody has set since. `forget`: ports that are gone.
@@ -30,23 +29,23 @@ def recover(spec: TestbedSpec, *, force: bool = False, forget: Collection[PortRo
             another machine, or somebody needs a port by now.
         XdplabError: something cannot be put back; what is left to do stays in the state file.
     """
-    with interruptible(), deferred():  # what is half put back is worse than a late Ctrl-C
+    with interruptible(spec.file or "..."), deferred():  # what is half put back is worse than a late Ctrl-C
         return recover_testbed(open_testbed(spec), force=force, forget=forget)
 
 
-def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection[PortRole] = ()) -> list[str]:
+def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection[str] = ()) -> list[str]:
     """The same of a testbed that is not up."""
     testbed.lock.acquire(restoring=True)
     try:
         if forget:
-            testbed.lock.forget_ports({role: testbed.spec.ports[role].title for role in forget})
+            testbed.lock.forget_ports(forget)
     except XdplabError:
         testbed.lock.release()
         raise
     steps, done = Steps(), list[str]()
     # first what runs there: it may hold what is put back (hugepages)
     with steps.step("what a run left"):
-        done += testbed.clear_away(force=force)
+        testbed.clear_away(done, force=force)
     with steps.step("settings"):
         _put_back(testbed, done, force=force)
     with steps.step("testbed"):

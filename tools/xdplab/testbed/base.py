@@ -178,8 +178,8 @@ class Testbed(Protocol):
             HostLost: one is not reached again, or is not as before.
         """
 
-    def clear_away(self, *, force: bool = False) -> list[str]:
-        """Holding the lock, instead of `up`: end and remove what a killed run left; returns what was done.
+    def clear_away(self, done: list[str], *, force: bool = False) -> None:
+        """Holding the lock, instead of `up`: end and remove what a killed run left; `done` says what, also on errors.
 
         Settings of knobs can be put back after it, until `down`, on what is not left alone: `ports` is without the
         ports that are. `force`: also of a port that somebody needs by now.

@@ -16,11 +16,11 @@ from typing import Any
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver, has_carrier
 from xdplab.hosts.waiting import comes_true
-from xdplab.model import Steps, Unsupported, XdplabError, do_each
+from xdplab.model import InputError, Steps, Unsupported, XdplabError, do_each
 from xdplab.model.inventory import PortRole
 from xdplab.testbed import port_settings
 from xdplab.testbed.base import Port
-from xdplab.testbed.needs import refuse_if_needed
+from xdplab.testbed.needs import needed, refuse_if_needed, who_needs
 from xdplab.testbed.state import TestbedLock
 
 #: The kernel's driver that gives a device to a program.
@@ -120,16 +120,20 @@ def take(lock: TestbedLock, ports: Sequence[Port]) -> tuple[Port, ...]:
     return tuple(dataclasses.replace(port, pci=taken[port.role]["pci"]) for port in ports)
 
 
-def give_back(lock: TestbedLock, host: Host) -> list[str]:
+def give_back(lock: TestbedLock, host: Host, *, ask: bool = False) -> list[str]:
     """Give cards of the state file to their drivers again, with all that was known of them, verified; what was done.
 
+    `ask`: after a run that was killed; one that somebody has by now is left to him.
+
     Raises:
-        XdplabError: something stays changed; it stays in the state file.
+        XdplabError: something stays changed, or somebody has one; it stays in the state file.
     """
     left: dict[PortRole, dict[str, Any]] = dict(lock.state().get("cards", {}))
     steps, done = Steps(), []
     for role, saved in list(left.items()):
         with steps.step(f"{host.name}: {role}"):
+            if ask:
+                _refuse_if_somebodys(host, role, saved)
             _give_back(host, saved)
             done.append(f"{host.name}: {saved['ifname']} back to driver {saved['driver']}")
             del left[role]
@@ -177,6 +181,39 @@ def _bind(host: Host, address: str, wanted: str, override: str) -> None:
     found = bound_driver(host, address)
     if found != wanted:
         raise Unsupported(f"{host.name}: {address}: {wanted} does not take it, it has {found or 'no driver'}")
+
+
+def _refuse_if_somebodys(host: Host, role: PortRole, saved: dict[str, Any]) -> None:
+    """A card that another driver, another program or another user of its interface has by now is not taken.
+
+    Raises:
+        InputError: who has it.
+    """
+    address, wanted = saved["pci"], saved["driver"]
+    has = bound_driver(host, address)
+    if has == VFIO:
+        users = _programs_with(host, address)
+        why = f"process {', '.join(users)} has it through {VFIO}" if users else ""
+    elif has == wanted:
+        names = host.names(f"{_BUS}/devices/{address}/net")
+        why = next((f"{name} {needed(needs)}" for name in names if (needs := who_needs(host, name))), "")
+    else:
+        why = has and f"driver {has} has it"
+    if why:
+        raise InputError(
+            f"{host.name}: {role}: card {address}: {why} by now; end that, `xdplab restore --force` takes it all the "
+            f"same, or `xdplab restore --forget {role}` leaves it so"
+        )
+
+
+def _programs_with(host: Host, address: str) -> list[str]:
+    """Processes that have the device's IOMMU group open."""
+    group = host.run(["readlink", "-f", f"{_BUS}/devices/{address}/iommu_group"], check=False).stdout.strip()
+    place = ["-mindepth", "3", "-maxdepth", "3", "-path", "/proc/[0-9]*/fd/*"]
+    numbers = [group.rpartition("/")[2], f"noiommu-{group.rpartition('/')[2]}"]
+    same = [word for number in numbers for word in ("-o", "-lname", f"/dev/vfio/{number}")][1:]
+    found = host.run(["find", "/proc", *place, "(", *same, ")"], check=False).stdout.split()
+    return sorted({path.split("/")[2] for path in found}, key=int)
 
 
 def _give_back(host: Host, saved: dict[str, Any]) -> None:

@@ -106,13 +106,12 @@ class EmbeddedTestbed(OneMachine):
         """CPUs of the testbed file, or all."""
         return usable_cpus(self.spec)
 
-    def clear_away(self, *, force: bool = False) -> list[str]:
+    def clear_away(self, done: list[str], *, force: bool = False) -> None:
         """Processes and namespaces of the state file, and what forwarders had in shared memory."""
-        done = [f"namespace {netns} removed" for netns in _remove(self.lock)]
+        done += [f"namespace {netns} removed" for netns in _remove(self.lock)]
         folder = working_folder(self.spec.name)
         for rundir in (folder / "dut", *sorted(folder.glob("beside*/dut"))):
             done += [f"{path} removed" for path in shared_memory.remove(self._machine, rundir)]
-        return done
 
     def up(self) -> None:
         """Build namespaces and links, holding the testbed's lock and its CPUs."""

@@ -28,8 +28,8 @@ class FakeTestbed(OneMachine):
     def beside(self, number: int) -> "FakeTestbed":
         return self
 
-    def clear_away(self, *, force: bool = False) -> list[str]:
-        return []
+    def clear_away(self, done: list[str], *, force: bool = False) -> None:
+        pass
 
     def up(self) -> None:
         self.lock.acquire_unchanged()

@@ -121,9 +121,13 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     """
     refuse_other_card(host, ifname, saved)
     wanted = {kind: value for kind, value in saved.items() if kind != "bus"}
+    put_back(host, ifname, {**wanted, "addresses": {**others_addresses(host, ifname), **saved.get("addresses", {})}})
+
+
+def others_addresses(host: Host, ifname: str) -> dict[str, str]:
+    """Those that an interface has, but for those of benchmarks: whoever gave it them, it was no run."""
     there = host.read_port(ifname).get("addresses", {})
-    theirs = {name: made for name, made in there.items() if ipaddress.ip_interface(name) not in BENCHMARK}
-    put_back(host, ifname, {**wanted, "addresses": {**theirs, **saved.get("addresses", {})}})
+    return {name: made for name, made in there.items() if ipaddress.ip_interface(name) not in BENCHMARK}
 
 
 def put_back(host: Host, ifname: str, was: dict[str, Any]) -> None:

@@ -46,6 +46,8 @@ class HostsTestbed:
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
         self.left_alone: list[Host] = []
+        #: After a run that was killed somebody may have cards by now.
+        self._asks_first = False
         #: Of each host what its agent saw of interfaces when the killed run's last session ended.
         self._left: dict[str, dict[str, list[int]]] = {}
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
@@ -150,7 +152,7 @@ class HostsTestbed:
             there = {role: port for role, port in self.ports.items() if port.in_kernel}
             before = {role: port_settings.snapshot(port.host, port.ifname) for role, port in there.items()}
             self.lock.remember_boots(*self._hosts.values())
-            self.lock.remember(ports=before)
+            self.lock.remember(ports=before, ports_set={}, ifnames={role: port.ifname for role, port in there.items()})
             for port in there.values():
                 port_settings.prepare(port, napi=port.role in _REDIRECTED_TO)
             ours = {role: port_settings.snapshot(port.host, port.ifname) for role, port in there.items()}
@@ -206,7 +208,9 @@ class HostsTestbed:
         return steps
 
     def _give_cards_back(self) -> list[str]:
-        return [] if self.dut in self.left_alone else cards.give_back(self.lock, self.dut)
+        if self.dut in self.left_alone:
+            return []
+        return cards.give_back(self.lock, self.dut, ask=self._asks_first)
 
     def check_connections(self) -> None:
         run_parallel(*(partial(host.exists, "/") for host in self._hosts.values()))
@@ -245,14 +249,15 @@ class HostsTestbed:
                 with steps.step(role):
                     port_settings.prepare(self.ports[role], napi=role in _REDIRECTED_TO)
 
-    def clear_away(self, *, force: bool = False) -> list[str]:
+    def clear_away(self, done: list[str], *, force: bool = False) -> None:
         """What runs on the hosts ends when we connect; then XDP programs and links of a killed forwarder.
 
         What fails keeps nothing else from it; a host or port with which something is wrong is left alone.
         """
         if not self.lock.changed:
-            return []
-        steps, done = Steps(), list[str]()
+            return
+        steps = Steps()
+        self._asks_first = not force
         self.left_alone = list(self._hosts.values())
         for host in self._hosts.values():
             with steps.step(f"{host.name}: connecting"):
@@ -270,7 +275,6 @@ class HostsTestbed:
                 done += [f"{self.dut.name}: {path} removed" for path in left]
         steps.raise_failed()
         done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]
-        return done
 
     def _open_again(self, host: SshHost) -> list[str]:
         """Connect to a host of a run that was killed, if it is the same machine.
@@ -315,7 +319,10 @@ class HostsTestbed:
             XdplabError: it is another card.
         """
         if role not in self.spec.ports:
-            raise InputError(f"{self.spec.name}: ports: {role}: to be put back, and not in the file any more")
+            raise InputError(
+                f"{self.spec.name}: ports: {role}: to be put back, and not in the file any more; put it there again, "
+                f"or `xdplab restore --forget {role}`"
+            )
         if self._host_of[role] in self.left_alone:
             return []
         try:

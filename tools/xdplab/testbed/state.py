@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -41,6 +41,8 @@ class _State(BaseModel):
     ports_set: dict[PortRole, dict[str, Any]] = {}
     settings_set: dict[str, Any] = {}
     own_settings_set: dict[PortRole, dict[str, Any]] = {}
+    #: Of the ports whose settings are remembered.
+    ifnames: dict[PortRole, str] = {}
     #: Of each host what its agent saw of interfaces when the run's last session ended.
     left: dict[str, dict[str, list[int]]] = {}
     cards: dict[PortRole, dict[str, Any]] = {}
@@ -255,20 +257,22 @@ class TestbedLock:
             *(state.get(key, {}) for key in ("ports", "cards", "own_settings"))
         )
 
-    def forget_ports(self, ports: Mapping[PortRole, str]) -> None:
-        """Of ports that are gone, role -> interface, nothing is put back; nor of the forwarder's host without them.
+    def forget_ports(self, ports: Collection[str]) -> None:
+        """Of ports that are gone nothing is put back; nor of the forwarder's host without them.
 
         Raises:
             InputError: nothing is remembered of one.
         """
         if unknown := sorted({*ports} - self.roles):
-            raise InputError(f"{self._title}: nothing is to be put back on {', '.join(unknown)}")
+            there = f"only on {', '.join(sorted(self.roles))}" if self.roles else "nor on another port"
+            raise InputError(f"{self._title}: --forget {unknown[0]}: nothing is to be put back on it, {there}")
         state = self.state()
+        gone = [name for role, name in state.get("ifnames", {}).items() if role in ports]
         for key in ("ports", "cards", "own_settings"):
             state[key] = {role: saved for role, saved in state.get(key, {}).items() if role not in ports}
         state["settings_ports"] = [role for role in state.get("settings_ports", ()) if role not in ports]
         for key in ("settings", "settings_set"):
-            kept = {name: _without(saved, ports.values()) for name, saved in state.get(key, {}).items()}
+            kept = {name: _without(saved, gone) for name, saved in state.get(key, {}).items()}
             state[key] = {name: saved for name, saved in kept.items() if saved != {}}
         if {"b0", "b1"} & {*ports} and not {"b0", "b1"} & {*state["ports"]}:
             state |= {"links": [], "settings": {}}

@@ -27,6 +27,8 @@ class PortOptions(RawOptions):
 
     raw_places: ClassVar[Mapping[str, str]] = {"devargs": "device arguments of each port"}
     raw_keys: ClassVar[Mapping[str, str]] = {"devargs": "af_xdp"}
+    #: The option that gives the program hugepages.
+    hugepages_by: ClassVar[str] = "hugepages=true"
 
     #: `pmd`: DPDK's own driver for the card, which the kernel gets back afterwards (mlx5's stays).
     port: Literal["af_xdp", "af_packet", "pmd"] = "af_xdp"
@@ -75,12 +77,15 @@ class PortOptions(RawOptions):
         own |= self.raw_of("devargs")
         return ",".join([f"net_{self.port}{index}", *(f"{name}={value}" for name, value in own.items())])
 
+    def device_arguments(self) -> list[str]:
+        """Those that are given of a card."""
+        return [f"{name}={value}" for name, value in self.raw_of("devargs").items()]
+
     def buses(self, ports: Sequence[Port]) -> list[str]:
         """Arguments of EAL: no card but these."""
         if not self.takes_ports:
             return ["--no-pci"]
-        given = [f"{name}={value}" for name, value in self.raw_of("devargs").items()]
-        return [word for port in ports for word in ("-a", ",".join([port.pci, *given]))]
+        return [word for port in ports for word in ("-a", ",".join([port.pci, *self.device_arguments()]))]
 
     def in_words(self, program: str) -> tuple[str, frozenset[str]]:
         """What a program on such ports is in plain words, and the options that these cover."""
@@ -90,23 +95,18 @@ class PortOptions(RawOptions):
         """For the mode: of net_af_packet nothing else says it; net_af_xdp is read from the kernel."""
         return {"label": "dpdk af_packet"} if self.port == "af_packet" else {}
 
-
-class VdevOptions(PortOptions):
-    """And on which pages the program's memory is."""
-
-    hugepages: bool = False
-
-    def required_knobs(self) -> dict[str, int]:
-        """Hugepages are reserved and given back by the run."""
-        return {"hugepages_2m": _HUGEPAGES_2M} if self.hugepages else {}
+    @property
+    def on_hugepages(self) -> bool:
+        """Whether the program's memory is on such."""
+        raise NotImplementedError
 
     def unsupported(self, dut: Dut) -> str | None:
         """None, or why DPDK's own driver cannot have the ports."""
         if not self.takes_ports:
             return None
         reason = why_not_taken(dut.host, dut.ports)
-        if reason is None and not self.hugepages and any(without_iommu(dut.host, port.ifname) for port in dut.ports):
-            reason = "without an IOMMU a card needs physical addresses, which only hugepages have; hugepages=true"
+        if reason is None and not self.on_hugepages and any(without_iommu(dut.host, port.ifname) for port in dut.ports):
+            reason = f"without an IOMMU a card needs physical addresses, which only hugepages have; {self.hugepages_by}"
         return reason and f"port=pmd: {reason}"
 
     def cards_in_use(self, dut: Dut) -> dict[str, Any]:
@@ -120,3 +120,17 @@ class VdevOptions(PortOptions):
         cards = self.cards_in_use(dut).get("cards", {})
         wrong = ((role, name) for role, name in cards.items() if name not in (VFIO, *SHARING))
         return next((f"port=pmd: {role} has driver {name}" for role, name in wrong), None)
+
+
+class VdevOptions(PortOptions):
+    """And on which pages the program's memory is."""
+
+    hugepages: bool = False
+
+    @property
+    def on_hugepages(self) -> bool:
+        return self.hugepages
+
+    def required_knobs(self) -> dict[str, int]:
+        """Hugepages are reserved and given back by the run."""
+        return {"hugepages_2m": _HUGEPAGES_2M} if self.hugepages else {}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from xdplab.forwarders.vpp.segment import papi_stats
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import PointFailed, Unsupported, XdplabError
 
@@ -32,7 +33,8 @@ _MEANINGS = {
     -81: "invalid interface name",
     -165: "there is more",
 }
-_REPLY_TIMEOUT_S = 5.0
+#: How long VPP may take to answer.
+REPLY_TIMEOUT_S = 5.0
 _BUFFERS, _POOL_COLUMNS = "show buffers", ["Total", "Avail", "Cached", "Used"]
 _STATISTICS = ("rx", "tx", "drops", "rx-miss", "rx-error", "tx-error", "rx-no-buf", "punt")
 
@@ -59,32 +61,7 @@ def papi_client(address: str) -> Any:
     vpp_serializer.types.clear()
     vpp_serializer.types.update(_types_at_first)
     vpp_serializer.message_cache.clear()
-    return VPPApiClient(bootstrapapi=True, server_address=address, read_timeout=_REPLY_TIMEOUT_S, async_thread=False)
-
-
-def papi_stats(address: str) -> Any:
-    """A reader of the statistics segment behind the socket at `address`."""
-    from vpp_papi.vpp_stats import VPPStats
-
-    class Statistics(VPPStats):  # type: ignore[misc]
-        _kept: dict[str, Any] | None = None
-
-        def __getitem__(self, item: str, blocking: bool = True) -> Any:
-            if self._kept is None:
-                return super().__getitem__(item, blocking)
-            if item not in self._kept:
-                self._kept[item] = super().__getitem__(item, blocking)
-            return self._kept[item]
-
-        def set_errors(self, blocking: bool = True) -> Any:
-            """Each of 3,000 is a link into one vector, which vpp-papi reads again each time: 1.2 s, so 0.01 s."""
-            self._kept = {}
-            try:
-                return super().set_errors(blocking)
-            finally:
-                self._kept = None
-
-    return Statistics(address)
+    return VPPApiClient(bootstrapapi=True, server_address=address, read_timeout=REPLY_TIMEOUT_S, async_thread=False)
 
 
 _types_at_first: dict[str, Any] | None = None
@@ -103,8 +80,8 @@ class VppControl:
         """Connect.
 
         Args:
-            api: path of the API socket on this machine; that of a remote VPP is forwarded to one.
-            stats: path of the statistics socket, which hands over shared memory: on VPP's own machine.
+            api: path of the API socket.
+            stats: path of the statistics socket, which hands over shared memory.
             client: makes the API client, `papi_client` or a test's.
             reader: makes the statistics reader.
 

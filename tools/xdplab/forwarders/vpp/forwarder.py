@@ -7,25 +7,20 @@ VPP is an optional program, found by the option `vpp`, by XDPLAB_VPP or on PATH.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from xdplab.forwarders.base import Counting, Dut
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing
 from xdplab.forwarders.process import InstanceForwarder
-from xdplab.forwarders.vpp import filters, pipelines
+from xdplab.forwarders.vpp import filters, pipelines, remote
 from xdplab.forwarders.vpp.changes import VppChanges
 from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.options import VppOptions
 from xdplab.forwarders.vpp.pipelines import PIPELINES
 from xdplab.forwarders.vpp.process import Interface, Vpp
-from xdplab.forwarders.vpp.program import (
-    OLDEST,
-    find_vpp,
-    installed_version,
-    numbers,
-    out_of_reach,
-)
-from xdplab.hosts import Host
+from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers
+from xdplab.hosts import Host, SshHost
 from xdplab.model import PointFailed, Unsupported
 from xdplab.model.extras import lacking
 
@@ -85,10 +80,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         return {"hugepages_2m": pages} if self.options.page_size == "2M" else {}
 
     def unsupported(self, dut: Dut) -> str | None:
-        """The program must be there and within reach, and a CPU for each worker."""
-        away = out_of_reach(dut.host)
-        if away:
-            return away
+        """The program must be there, and a CPU for each worker."""
         program, reason = find_vpp(dut.host, self.options.vpp, self.package)
         if program is None:
             return reason
@@ -121,7 +113,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
             if vpp.complaint(f"unknown input `{self.plugin} "):
                 raise Unsupported(f"this VPP has no {self.plugin} plugin (FD.io's package {self.package})") from None
             raise
-        vpp.connect(self.connect)
+        vpp.connect(partial(remote.connect, dut.host, vpp.link_log) if isinstance(dut.host, SshHost) else self.connect)
         control = vpp.control
         version = str(control.call("show_version")["version"])
         if numbers(version) < OLDEST:
@@ -207,6 +199,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
             "worker_cpus": workers,
             "plugins": [self.plugin, *pipelines.plugins(dut.pipeline.kind)],
             "vdevs": [],
+            "cards": {},
             "raw": self.options.raw_of("startup"),
             **self.startup(dut),
         }

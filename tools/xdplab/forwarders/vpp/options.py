@@ -94,14 +94,18 @@ class VppAfpacketOptions(VppOptions):
 
 
 class VppDpdkOptions(PortOptions, VppOptions):
-    """Ports of VPP's dpdk plugin: which vdev, and its rings."""
+    """Ports of VPP's dpdk plugin: which vdev or card, and its rings."""
 
     raw_places: ClassVar[Mapping[str, str]] = {**VppOptions.raw_places, **PortOptions.raw_places}
 
-    port: Literal["af_xdp", "af_packet"] = "af_xdp"
+    hugepages_by: ClassVar[str] = "page_size=2M"
     rx_queue_size: Annotated[RingSize, Key(STARTUP, ("rx_desc",))] = 1024
     tx_queue_size: Annotated[RingSize, Key(STARTUP, ("tx_desc",))] = 1024
 
     @property
     def ring_size(self) -> int:
         return self.rx_queue_size
+
+    @property
+    def on_hugepages(self) -> bool:
+        return self.page_size == "2M"

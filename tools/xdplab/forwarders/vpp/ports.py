@@ -4,6 +4,7 @@
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut, sockets_in_use
+from xdplab.forwarders.dpdk.vdev import NOT_HAD
 from xdplab.forwarders.options import fields
 from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.forwarder import VppForwarder
@@ -198,7 +199,7 @@ class VppAfpacket(VppForwarder[VppAfpacketOptions]):
 
 
 class VppDpdk(VppForwarder[VppDpdkOptions]):
-    """VPP with DPDK's virtual devices net_af_xdp or net_af_packet, where its dpdk plugin was built with them."""
+    """VPP's dpdk plugin: DPDK's virtual devices net_af_xdp or net_af_packet, where it was built with them, or cards."""
 
     name: ClassVar[str] = "vpp-dpdk"
     plain: ClassVar[str] = "VPP with DPDK"
@@ -206,14 +207,24 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
     plugin: ClassVar[str] = "dpdk"
     package: ClassVar[str] = "vpp-plugin-dpdk"
 
+    def __init__(self, options: VppDpdkOptions) -> None:
+        super().__init__(options)
+        self.takes_ports = options.takes_ports
+
     def in_words(self) -> tuple[str, frozenset[str]]:
         return self.options.in_words(self.plain)
 
+    def unsupported(self, dut: Dut) -> str | None:
+        """With `port=pmd` the kernel must be able to let go of the cards."""
+        return super().unsupported(dut) or self.options.unsupported(dut)
+
     def startup(self, dut: Dut) -> dict[str, Any]:
-        """The virtual devices; the plugin makes interfaces of them when VPP starts."""
+        """The devices; the plugin makes interfaces of them when VPP starts."""
+        options, cards = self.options, self.takes_ports
         return {
-            "vdevs": [self.options.virtual_device(index, port.ifname) for index, port in enumerate(dut.ports)],
-            **fields(self.options, STARTUP),
+            "cards": {port.pci: ",".join(options.device_arguments()) for port in dut.ports} if cards else {},
+            "vdevs": [] if cards else [options.device(index, port) for index, port in enumerate(dut.ports)],
+            **fields(options, STARTUP),
         }
 
     def attach(self, control: VppControl, dut: Dut) -> list[int]:
@@ -224,6 +235,8 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
         missing = [port.ifname for port in dut.ports if port.mac not in by_mac]
         if missing:
             words = self.complaint("dpdk") or self.complaint("EAL") or "its log says nothing"
+            if self.takes_ports:
+                raise PointFailed(f"{self.name}: no interface of {', '.join(missing)}; {NOT_HAD}; VPP says: {words}")
             raise Unsupported(
                 f"the dpdk plugin made no net_{self.options.port} interface of {', '.join(missing)} (FD.io's packages "
                 f"leave these drivers out): {words}"
@@ -234,7 +247,8 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
         return self.options.one_buffer()
 
     def ineffective(self) -> str | None:
-        return self.options.not_polled(sockets_in_use(self, self.instance.dut))
+        dut = self.instance.dut
+        return self.options.not_taken(dut) or self.options.not_polled(sockets_in_use(self, dut))
 
     def mode(self) -> dict[str, Any]:
-        return {**self.options.label(), **super().mode()}
+        return {**self.options.cards_in_use(self.instance.dut), **super().mode()}

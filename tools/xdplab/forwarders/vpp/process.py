@@ -65,6 +65,7 @@ class Vpp(Instance):
         self._detach = detach
         self.api_socket = str(dut.rundir / "api.sock")
         self.stats_socket = str(dut.rundir / "stats.sock")
+        self.link_log = dut.rundir / "link.log"
         if len(self.stats_socket) > _SOCKET_PATH_MAX:
             raise PointFailed(f"vpp: {dut.rundir}: too long for its sockets; set XDPLAB_STATE to a short path")
         config = str(dut.rundir / "startup.conf")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from xdplab.hosts import Host, SshHost
+from xdplab.hosts import Host
 from xdplab.model import InputError, NotThere
 from xdplab.tools import project_root
 
@@ -37,16 +37,6 @@ def find_vpp(host: Host, option: str, package: str) -> tuple[str | None, str]:
         f"VPP is optional and not installed: no program on PATH; install FD.io's Debian packages vpp and {package} "
         f"({OLDEST[0]}.{OLDEST[1]:02} or later), or name the program or its prefix by vpp=PATH or XDPLAB_VPP"
     )
-
-
-def out_of_reach(host: Host) -> str | None:
-    """None, or why VPP cannot be driven there."""
-    if isinstance(host, SshHost):
-        return (
-            f"VPP on {host.name}: its statistics are shared memory of that machine, handed over as a descriptor, which "
-            "no connection forwards; run xdplab there"
-        )
-    return None
 
 
 def numbers(version: str) -> tuple[int, int]:

@@ -60,6 +60,8 @@ _NAPI_FILES = ("napi_defer_hard_irqs", "gro_flush_timeout", "threaded")
 #: virtio_net hangs for good where `threaded` is written while a zero-copy socket that was just closed leaves its queue
 #: (Linux 7.2).
 _VIRTIO_SETTLES_S = 1.0
+#: What an operation may raise, also where a driver's answer has another form than the kernel's headers say.
+_ODD = (OSError, struct.error, LookupError, ValueError, TypeError)
 
 
 def read(ifname: str) -> dict[str, Any]:
@@ -80,7 +82,7 @@ def read(ifname: str) -> dict[str, Any]:
         **{name: bool(flags & bit) is meaning for name, (bit, meaning) in _FLAGS.items()},
     }
     for name, (reads, _) in _KINDS.items():
-        with contextlib.suppress(OSError):  # this driver, or kernel, has it not
+        with contextlib.suppress(*_ODD):  # this driver, or kernel, has it not
             found[name] = reads(ifname)
     return found
 
@@ -96,8 +98,8 @@ def put_back(ifname: str, wanted: dict[str, Any]) -> list[str]:
         if name in wanted and found.get(name) != wanted[name]:
             try:
                 sets(ifname, wanted[name], found.get(name))
-            except OSError as exc:
-                failed.append(f"{name}: {exc.strerror or exc}")
+            except _ODD as exc:
+                failed.append(f"{name}: {getattr(exc, 'strerror', None) or exc}")
     return failed
 
 
@@ -165,7 +167,7 @@ def _structure(ifname: str, name: str) -> list[int]:
 
 def _read_structure(name: str) -> Callable[[str], dict[str, int]]:
     def read_it(ifname: str) -> dict[str, int]:
-        members = zip(_STRUCTURES[name][2], _structure(ifname, name)[1:], strict=True)
+        members = zip(_STRUCTURES[name][2], _structure(ifname, name)[1:])  # noqa: B905 - Python 3.9 on hosts
         found = {member: value for member, value in members if member}
         by_driver = [member for switch, members in _ADAPTIVE.items() if found.get(switch) for member in members]
         return {member: value for member, value in found.items() if member not in by_driver}
@@ -177,7 +179,7 @@ def _set_structure(name: str) -> Callable[[str, dict[str, int], object], None]:
     def set_it(ifname: str, wanted: dict[str, int], _: object) -> None:
         _, put, members = _STRUCTURES[name]
         now = _structure(ifname, name)[1:]
-        values = [wanted.get(member, value) for member, value in zip(members, now, strict=True)]
+        values = [wanted.get(member, value) for member, value in zip(members, now)]  # noqa: B905 - as above
         _ethtool(ifname, struct.pack(f"={1 + len(values)}I", put, *values))
 
     return set_it

@@ -119,8 +119,8 @@ class Ends:
                     self._tag(stack, port, folder)
                 if port.address:
                     _take_mac(stack, port)
-                stack.callback(_forget_addresses, port)
                 here, there = self.addresses[number], self.addresses[1 - number]
+                stack.callback(_forget_address, port, here, there)
                 port.host.run(["ip", "address", "add", here, "peer", there, "dev", port.ifname])
                 if port.address:  # what is in between need not know ARP
                     port.host.run(["ip", "neighbour", "add", there, "lladdr", peer.mac, "dev", port.ifname])
@@ -223,6 +223,7 @@ def _take_mac(stack: contextlib.ExitStack, port: Port) -> None:
     port.host.run(["ip", "link", "set", "dev", port.ifname, "address", port.mac])
 
 
-def _forget_addresses(port: Port) -> None:
-    port.host.run(["ip", "address", "flush", "dev", port.ifname], check=False)
-    port.host.run(["ip", "neighbour", "flush", "dev", port.ifname], check=False)
+def _forget_address(port: Port, here: str, there: str) -> None:
+    """Whatever else the port has by now is somebody else's."""
+    port.host.run(["ip", "address", "delete", here, "peer", there, "dev", port.ifname], check=False)
+    port.host.run(["ip", "neighbour", "delete", there, "dev", port.ifname], check=False)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VPP on another machine: `segment.py` runs there, and passes its API's messages and its statistics on."""
+
+import builtins
+import io
+import json
+import zipfile
+from collections import deque
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from xdplab.forwarders.vpp import segment
+from xdplab.forwarders.vpp.control import REPLY_TIMEOUT_S, VppControl, papi_client
+from xdplab.hosts.base import Conversation, Host
+from xdplab.model import PointFailed
+
+#: Python's start on a slow host, and the longest that a statistic is waited for.
+_START_S = 30.0
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+#: `sockclnt_create` of vlibmemory/memclnt.api and its answer, whose numbers are fixed.
+_CREATE, _CREATED = 15, 16
+
+
+def connect(host: Host, log: Path, api: str, stats: str) -> VppControl:
+    """A connection to the VPP of `host` whose sockets these are; `log` there is what the program says on stderr.
+
+    Raises:
+        VppAway: nobody listens there, or not yet.
+        PointFailed: there is no VPP that answers.
+    """
+    link = _Link(host, log, api, stats)
+    try:
+        return VppControl(api, stats, link.client, link.reader)
+    except BaseException:
+        link.close()
+        raise
+
+
+def archive() -> bytes:
+    """The program for the host, as one file that Python runs; the same bytes for the same sources."""
+    statistics = find_spec("vpp_papi.vpp_stats")
+    assert statistics is not None
+    assert statistics.origin is not None
+    members = {
+        "__main__.py": Path(segment.__file__).read_text(encoding="utf-8"),
+        "vpp_papi/__init__.py": "",
+        "vpp_papi/vpp_stats.py": Path(statistics.origin).read_text(encoding="utf-8"),
+    }
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as made:
+        for name, text in members.items():
+            made.writestr(zipfile.ZipInfo(name, _EPOCH), text)
+    return data.getvalue()
+
+
+class _Link:
+    """The program there, and what it says."""
+
+    def __init__(self, host: Host, log: Path, api: str, stats: str) -> None:
+        self._host, self._log, self._sockets = host, log, (api, stats)
+        self._program: Conversation | None = None
+        self._messages: deque[bytes] = deque()
+
+    def client(self, address: str) -> Any:
+        """vpp-papi's client, with this link in the place of its socket."""
+        made = papi_client(address)
+        made.transport = _transport(made, self)
+        return made
+
+    def reader(self, _address: str) -> "_Reader":
+        return _Reader(self)
+
+    def open(self) -> None:
+        """Start it, and have it connect to the API.
+
+        Raises:
+            OSError: VPP does not listen.
+        """
+        with TemporaryDirectory(prefix="xdplab-") as scratch:
+            path = Path(scratch, "vpp.pyz")
+            path.write_bytes(archive())
+            program = self._host.program(path)
+            self._program = self._host.converse([self._host.python, "-I", "-S", program, *self._sockets], log=self._log)
+            self._answer(_START_S)
+
+    def close(self) -> None:
+        """End it; safe to call twice."""
+        if self._program is not None:
+            self._program.stop()
+            self._program = None
+
+    def send(self, message: bytes) -> None:
+        self._speak({"message": message.hex()})
+
+    def message(self, timeout_s: float) -> bytes | None:
+        """The next of VPP; None: none came in time, or it has ended."""
+        while not self._messages:
+            line = self._line(timeout_s)
+            if line is None:
+                return None
+            self._keep(line)
+        return self._messages.popleft()
+
+    def read(self, name: str) -> Any:
+        """A statistic, `segment.IN_PROGRESS` or `segment.ERRORS`.
+
+        Raises:
+            OSError: it cannot be read; other built-in errors as vpp-papi raises them there.
+        """
+        self._speak({"read": name})
+        return self._answer(REPLY_TIMEOUT_S)
+
+    def _speak(self, line: dict[str, str]) -> None:
+        if self._program is None:
+            raise PointFailed("vpp: it was not connected to")
+        self._program.send(json.dumps(line))
+
+    def _answer(self, timeout_s: float) -> Any:
+        while True:
+            line = self._line(timeout_s)
+            if line is None:
+                said = "; ".join(self._program.log_tail(2)) if self._program else ""
+                raise OSError(said or "no answer of the program beside VPP")
+            if "raises" in line:
+                kind, text = line["raises"]
+                found = getattr(builtins, kind, OSError)
+                raise found(text) if issubclass(found, Exception) else OSError(text)
+            if "answer" in line:
+                return line["answer"]
+            self._keep(line)
+
+    def _keep(self, line: dict[str, Any]) -> None:
+        if "message" in line:
+            self._messages.append(bytes.fromhex(line["message"]))
+
+    def _line(self, timeout_s: float) -> dict[str, Any] | None:
+        if self._program is None:
+            return None
+        try:
+            line = self._program.receive(timeout_s)
+        except EOFError:
+            return None
+        found = json.loads(line) if line else None
+        return found if isinstance(found, dict) else None
+
+
+def _transport(client: Any, link: _Link) -> Any:
+    """A transport of vpp-papi (`vpp_transport_socket`): what is asked is waited for, without a thread."""
+    from vpp_papi.vpp_transport_socket import VppTransport
+
+    class Transport(VppTransport):  # type: ignore[misc]
+        def connect(self, name: str, _pfx: Any, _handler: Any, _rx_qlen: int, _do_async: bool = False) -> int:
+            link.open()
+            self.connected = True
+            asked = {"_vl_msg_id": _CREATE, "name": name, "context": 124}
+            self.write(self.parent.messages["sockclnt_create"].pack(asked))
+            message = link.message(REPLY_TIMEOUT_S)
+            if message is None or int.from_bytes(message[:2], "big") != _CREATED:
+                raise OSError("VPP does not take a client")
+            created, _ = self.parent.messages["sockclnt_create_reply"].unpack(message)
+            self.socket_index = created.index
+            self.message_table.update({each.name: each.index for each in created.message_table})
+            return 0
+
+        def disconnect(self) -> int:
+            self.connected = False
+            link.close()  # VPP sees its socket closed
+            return 0
+
+        def write(self, buf: bytes) -> None:
+            link.send(bytes(buf))
+
+        def read(self, timeout: float | None = None) -> bytes | None:
+            while (message := link.message(timeout or REPLY_TIMEOUT_S)) is not None:
+                if self.parent.has_context(message):  # else an event, which nobody asked for
+                    return message
+            return None
+
+    return Transport(client, REPLY_TIMEOUT_S, client.transport.server_address)
+
+
+class _Reader:
+    """What vpp-papi's reader of the statistics can, as far as `VppControl` asks."""
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+
+    def connect(self) -> None:
+        """At the first question."""
+
+    def disconnect(self) -> None:
+        """With the link."""
+
+    @property
+    def in_progress(self) -> bool:
+        return bool(self._link.read(segment.IN_PROGRESS))
+
+    def set_errors(self) -> Any:
+        return self._link.read(segment.ERRORS)
+
+    def __getitem__(self, name: str) -> Any:
+        from vpp_papi.vpp_stats import StatsCombinedList, StatsSimpleList, StatsTuple
+
+        threads = self._link.read(name)
+        if not threads or not threads[0] or isinstance(threads[0][0], int):
+            return StatsSimpleList(threads)
+        return StatsCombinedList([[StatsTuple(pair) for pair in thread] for thread in threads])

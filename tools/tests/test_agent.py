@@ -5,6 +5,7 @@ import ast
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -17,8 +18,10 @@ import pytest
 from lab.command import wait_for
 
 from xdplab.forwarders.vpp import segment
-from xdplab.hosts.agent import machine, serve, xsk
+from xdplab.hosts import bpf
+from xdplab.hosts.agent import machine, netlink, serve, xsk
 from xdplab.hosts.ssh_deploy import agent_zip
+from xdplab.model import Unsupported
 
 
 class Session:
@@ -317,3 +320,52 @@ def test_what_runs_on_hosts_needs_no_newer_python_than_3_9() -> None:
         if any(isinstance(each, ast.BinOp) for each in inside):
             names = [each.module for each in tree.body if isinstance(each, ast.ImportFrom)]
             assert "__future__" in names, f"{path}: `X | Y` in an annotation is of Python 3.10"
+
+
+def test_kernels_before_6_15_tell_queues_of_af_xdp_sockets_by_sock_diag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As struct xdp_diag_msg and xdp_diag_info; a socket that is bound to nothing has no information."""
+    monkeypatch.setattr(netlink.platform, "release", lambda: "6.1.0-47-amd64")
+    assert netlink.xsk_queues("lo") in ([], None)  # None: this kernel has no such module
+    asked = []
+
+    def ask(protocol: int, kind: int, body: bytes, header: int, *, dump: bool) -> Iterator[dict[int, bytes]]:
+        asked.append((protocol, kind, body.hex(), header, dump))
+        for place in ((1, 3), (1, 0), (9, 5), None):
+            yield {0: bytes(16)} | ({1: struct.pack("=2I", *place)} if place else {})
+
+    monkeypatch.setattr(netlink, "ask", ask)
+    assert netlink.xsk_queues("lo") == [0, 3]
+    assert asked == [(4, 20, "2c000000" + "00000000" + "01000000" + "ffffffff" * 2, 16, True)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "glibc", "runs"),
+    [
+        ("", "", True),
+        (os.uname().machine, "2.99", True),
+        (os.uname().machine, "", True),
+        (os.uname().machine, "2.1", False),
+        ("riscv128", "2.99", False),
+    ],
+)
+def test_a_program_for_a_newer_c_library_is_refused_before_it_is_copied(
+    machine: str, glibc: str, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = []
+    host = SimpleNamespace(name="B", runs_on=(machine, glibc), program=lambda path: copied.append(path) or "/there")
+    monkeypatch.setattr(bpf, "bpf_program", lambda _: Path("/bin/true"))
+    if runs:
+        assert bpf.built("xdpgen", host) == "/there"  # type: ignore[arg-type]
+        return
+    with pytest.raises(
+        Unsupported, match=rf"^B: it has {machine}, glibc {glibc}; true of this machine needs \S+, glibc 2"
+    ):
+        bpf.built("xdpgen", host)  # type: ignore[arg-type]
+    assert copied == []
+
+
+def test_the_agent_says_what_runs_on_its_host(tmp_path: Path) -> None:
+    session = Session(tmp_path / "agent")
+    session.process.kill()
+    assert session.facts["machine"] == os.uname().machine
+    assert session.facts["glibc"].startswith("2.")

@@ -258,6 +258,8 @@ FACTS: dict[str, Any] = {
     "cpus": [0, 1],
     "ended": [],
     "machine_id": "0123456789abcdef",
+    "machine": "x86_64",
+    "glibc": "2.36",
     "left": {"p0": [2, 1500, 0]},
     "ssh": "192.0.2.1 50000 fe80::1%eth0 22",
 }
@@ -276,6 +278,8 @@ FACTS: dict[str, Any] = {
         {"uid": "0"},
         {"ssh": "-x 1 2 3"},
         {"machine_id": "../x"},
+        {"machine": "x86_64; reboot"},
+        {"glibc": "2.x"},
         {"left": {"p0": ["2", 1500, 0]}},
         {"left": {"p0": []}},
         {"ssh": "a b"},

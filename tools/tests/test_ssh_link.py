@@ -16,7 +16,7 @@ from xdplab.hosts.ssh_link import AgentLink
 from xdplab.model import HostSpec, InputError, LinkLost
 
 FACTS = {"pid": 1, "uid": 0, "boot_id": "b", "netns": "n", "python": "p", "cpus": [0], "ended": []}
-FACTS |= {"machine_id": "", "left": {}, "ssh": ""}
+FACTS |= {"machine_id": "", "machine": "x86_64", "glibc": "2.36", "left": {}, "ssh": ""}
 HELLO = json.dumps(FACTS).encode() + b"\n"
 
 

@@ -9,8 +9,9 @@ from xdplab.forwarders.ovs.builds import PATCHED, build_facts, find_build, how_t
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.vpp.program import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
+from xdplab.hosts.bpf import built
 from xdplab.hosts.kernel import FIX_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
-from xdplab.model import InputError, XdplabError
+from xdplab.model import InputError, Unsupported, XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
 from xdplab.tools import bpf_program, build_gap, provision_command
 
@@ -39,6 +40,8 @@ def host_checks(host: SshHost, roles: list[str], ifnames: list[str]) -> list[Che
     found += [_service(host, name, ifnames) for name in _SERVICES]
     if "A" in roles:
         found.append(_own_program(host, "xdpgen", ["--version"]))
+    if "C" in roles and "B" not in roles:  # it reflects frames
+        found.append(_own_program(host, "xdpfwd", ["--help"]))
     if "B" in roles:
         found.append(_own_program(host, "xdpfwd", ["--help"]))
         found += [_program(host, "bridge"), hugepages(host)]
@@ -137,12 +140,14 @@ def trex() -> Check:
 
 def _own_program(host: SshHost, name: str, question: list[str]) -> Check:
     """Whether our program starts there: it needs libbpf, libxdp and libjansson of the right version."""
-    local = bpf_program(name)
-    if local is None:
+    if bpf_program(name) is None:
         return check(name, False, *build_gap(), host=host.name)
     try:
-        path = host.program(local)
+        path = built(name, host)
         done = host.run([path, *question], check=False)
+    except Unsupported as exc:
+        text, _, fix = str(exc).removeprefix(f"{host.name}: ").partition(": ")
+        return check(name, False, text, fix, host=host.name)
     except XdplabError as exc:
         return check(name, False, str(exc), _install(*_LIBRARIES), host=host.name)
     loads = "error while loading" not in done.stderr and "not found" not in done.stderr

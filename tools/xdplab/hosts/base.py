@@ -74,6 +74,11 @@ class Host(Machine):
         return {}
 
     @property
+    def runs_on(self) -> tuple[str, str]:
+        """Processor architecture, and version of glibc as 2.36, where the host says them."""
+        return "", ""
+
+    @property
     def missing_hint(self) -> str:
         """Where a program that is missing comes from, after `program 'x' not found`."""
         raise NotImplementedError

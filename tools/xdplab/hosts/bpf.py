@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of `bpf/` on a host, or why they are missing."""
 
+import os
+import re
+from functools import cache
+from pathlib import Path
+
 from xdplab.hosts.base import Host
 from xdplab.model import Unsupported
 from xdplab.tools import bpf_program, build_gap
@@ -18,9 +23,34 @@ def built(name: str, host: Host) -> str:
     """Path of a program of `bpf/` on a host.
 
     Raises:
-        Unsupported: it is not built.
+        Unsupported: it is not built, or for a newer machine than the host.
     """
     program = bpf_program(name)
     if program is None:
         raise Unsupported(why_not_built(name))
+    if reason := _why_it_cannot_run(program, *host.runs_on):
+        raise Unsupported(f"{host.name}: {reason}")
     return host.program(program)
+
+
+def _why_it_cannot_run(program: Path, machine: str, glibc: str) -> str | None:
+    """None, or why a program that was built here does not start on a host of such a kind; "": not known."""
+    needed = _glibc_of(program)
+    if machine in ("", os.uname().machine) and (not glibc or _numbers(glibc) >= needed):
+        return None
+    has = f"{machine}, glibc {glibc or 'unknown'}"
+    return (
+        f"it has {has}; {program.name} of this machine needs {os.uname().machine}, glibc "
+        f"{'.'.join(map(str, needed))} or later: run xdplab on a machine with the host's distribution or an older one"
+    )
+
+
+@cache
+def _glibc_of(program: Path) -> tuple[int, ...]:
+    """The newest version of the C library that a symbol of it is of."""
+    found = re.findall(rb"GLIBC_(\d+\.\d+)", program.read_bytes())
+    return max((_numbers(each.decode()) for each in found), default=(0, 0))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

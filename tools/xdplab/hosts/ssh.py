@@ -115,6 +115,10 @@ class SshHost(Host):
         return {"host key": self._link.host_key, "machine-id": self.facts["machine_id"]}
 
     @property
+    def runs_on(self) -> tuple[str, str]:
+        return self.facts["machine"], self.facts["glibc"]
+
+    @property
     def session(self) -> int:
         return self.reconnects
 

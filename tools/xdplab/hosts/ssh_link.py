@@ -44,6 +44,9 @@ class Facts(TypedDict):
     cpus: Annotated[list[int], Field(min_length=1)]
     ended: list[str]
     machine_id: Annotated[str, Field(pattern=r"^[0-9a-f]{0,64}$")]
+    #: Processor architecture (uname(2)), and version of the C library as 2.36; "": another than glibc.
+    machine: Annotated[str, Field(pattern=r"^\w{0,32}$")]
+    glibc: Annotated[str, Field(pattern=r"^(\d{1,3}\.\d{1,3})?$")]
     #: Interface -> its index, MTU and XDP program (0: none), as the last session that had ports left them.
     left: dict[str, Annotated[list[int], Field(min_length=3, max_length=3)]]
     #: `SSH_CONNECTION`, or "" where sshd sets none.
@@ -77,8 +80,9 @@ class AgentLink:
         #: Why it is of no more use; empty while it is.
         self.lost = ""
         self.facts = Facts(
-            pid=0, uid=0, boot_id="", netns="", python="", cpus=[], ended=[], machine_id="", left={}, ssh=""
-        )
+            pid=0, uid=0, boot_id="", netns="", python="", cpus=[], ended=[], machine_id="", machine="", glibc="",
+            left={}, ssh="",
+        )  # fmt: skip
         self.host_key = ""
 
     @property

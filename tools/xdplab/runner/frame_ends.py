@@ -296,20 +296,30 @@ def _story(way: _Way) -> list[str]:
     if path.ingress is None:
         return [
             *_counted_at(way, path.first, path.last),
-            f"{way.frames(path.last, 'rx'):,} arrived at {path.last.role}",
+            _arrived(way, path.last),
         ]
     if not path.ingress.in_kernel:
         return [*_own(way), *_at_the_end(way)]
     came = way.frames(path.ingress, "rx")
     if not way.received and not way.many(came):
         left = [f"{path.first.role} sent {way.frames(path.first, 'tx'):,}"] if path.first.role in way.links else []
-        return [f"{came:,} arrived at {path.ingress.role}", *left, *_counted_at(way, path.first, path.ingress)]
+        return [_arrived(way, path.ingress), *left, *_counted_at(way, path.first, path.ingress)]
     causes = [*_elsewhere(way), *_at_the_program(way)]
     causes += [*_in_sockets(way), *_own(way)]
     causes = causes or [*_counted_at(way, path.ingress)]
     if not causes and not way.received:
-        causes = [f"{came:,} arrived at {path.ingress.role}"]
+        causes = [_arrived(way, path.ingress)]
     return [*causes, *_counted_at(way, path.egress if path.egress is not path.ingress else None), *_at_the_end(way)]
+
+
+def _queues(way: _Way, port: Port) -> dict[int, int]:
+    """Receive queue -> frames, of those that moved, where the driver counts them."""
+    return {queue: count for queue, count in sorted(way.queues.get(port.role, {}).get("rx", {}).items()) if count}
+
+
+def _arrived(way: _Way, port: Port) -> str:
+    by_queue = ", ".join(f"queue {queue}: {count:,}" for queue, count in _queues(way, port).items())
+    return f"{way.frames(port, 'rx'):,} arrived at {port.role}{by_queue and f' ({by_queue})'}"
 
 
 def _elsewhere(way: _Way) -> Iterator[str]:
@@ -488,9 +498,10 @@ def _at_the_end(way: _Way) -> Iterator[str]:
         yield f"{path.egress.role} sent {left:,}"
     yield from _counted_at(way, path.last)
     if not way.received and path.last.role in way.links and (way.many(left) or way.many(arrived)):
-        yield f"{arrived:,} arrived at {path.last.role}"
+        yield _arrived(way, path.last)
         if way.many(arrived):
-            yield "none of them as a frame of the tester's: they were changed"
+            other = ", or came into a queue that the tester does not read" if len(_queues(way, path.last)) else ""
+            yield f"none of them as a frame of the tester's: they were changed{other}"
     back = way.frames(path.first, "rx")
     if path.first is not path.last and path.first.role in way.links and way.many(back):
         yield (

@@ -344,7 +344,7 @@ class Machine:
 
     @operation
     def xsk_queues(self, ifname: str) -> list[int] | None:
-        """Receive queues of an interface that AF_XDP sockets have; None: not reported before 6.15."""
+        """Receive queues of an interface that AF_XDP sockets have; None: not reported."""
         with _about(f"queues of {ifname}"):
             return self.within(netlink.xsk_queues, ifname)
 

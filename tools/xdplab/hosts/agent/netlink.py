@@ -35,6 +35,9 @@ _DEV_GET, _DEV_IFINDEX, _DEV_XDP_FEATURES = 1, 1, 3
 _QUEUE_GET, _QUEUE_ID, _QUEUE_IFINDEX, _QUEUE_TYPE, _QUEUE_NAPI_ID, _QUEUE_XSK = 10, 1, 2, 3, 4, 7
 _NAPI_GET, _NAPI_SET, _NAPI_IFINDEX, _NAPI_ID, _NAPI_IRQ_SUSPEND_TIMEOUT = 11, 14, 1, 2, 7
 _QUEUE_TYPES = {"rx": 0, "tx": 1}
+#: linux/sock_diag.h, linux/xdp_diag.h: struct xdp_diag_msg, and of struct xdp_diag_info interface and queue.
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _AF_XDP, _SHOW_INFO, _DIAG_INFO, _DIAG_HEADER_BYTES = 4, 20, 44, 1, 1, 16
+_ANY_COOKIE = (0xFFFFFFFF, 0xFFFFFFFF)
 #: enum netdev_xdp_act, lowest bit first.
 _FEATURES = ("basic", "redirect", "ndo-xmit", "xsk-zerocopy", "hw-offload", "rx-sg", "ndo-xmit-sg")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -109,13 +112,28 @@ def held_queues(ifnames: Sequence[str]) -> list[str] | None:
 
 
 def xsk_queues(ifname: str) -> list[int] | None:
-    """Its receive queues that AF_XDP sockets have; None: as `held_queues`."""
+    """Its receive queues that AF_XDP sockets have; None: a kernel before 6.15, without xsk_diag, does not tell."""
     if held_queues(()) is None:
-        return None
+        try:
+            return _queues_by_diag(ifname)
+        except OSError:
+            return None
     with _netdev() as family:
         found = _netdev_ask(family or 0, _QUEUE_GET, {_QUEUE_IFINDEX: socket.if_nametoindex(ifname)}, dump=True)
     receive = [each for each in found if _QUEUE_XSK in each and not number_of(each[_QUEUE_TYPE])]
     return sorted(number_of(each[_QUEUE_ID]) for each in receive)
+
+
+def _queues_by_diag(ifname: str) -> list[int]:
+    """The same by sock_diag(7), for which Debian's kernels load a module (linux/xdp_diag.h).
+
+    Raises:
+        OSError: there is none.
+    """
+    index, asked = socket.if_nametoindex(ifname), struct.pack("=2BH4I", _AF_XDP, 0, 0, 0, _SHOW_INFO, *_ANY_COOKIE)
+    found = ask(_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, asked, _DIAG_HEADER_BYTES, dump=True)
+    places = [struct.unpack_from("=2I", each[_DIAG_INFO]) for each in found if _DIAG_INFO in each]
+    return sorted({queue for at, queue in places if at == index})
 
 
 def queue_napis(ifname: str, queue: int) -> dict[str, int | None]:

@@ -125,8 +125,17 @@ def _facts() -> dict[str, Any]:
         "python": sys.executable,
         "cpus": sorted(os.sched_getaffinity(0)),
         "machine_id": _machine_id(),
+        "machine": os.uname().machine,
+        "glibc": _glibc(),
         "ssh": _ssh_connection(),
     }
+
+
+def _glibc() -> str:
+    with contextlib.suppress(ValueError, OSError):
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        return ".".join(re.findall(r"\d+", version)[:2]) if name == "glibc" else ""
+    return ""
 
 
 def _machine_id() -> str:

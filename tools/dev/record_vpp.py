@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.recording import check_only, embedded_testbed
-from dev.vpp_record import Recorder
+from dev.vpp_record import LinkRecorder, Recorder, talk
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.vpp.program import find_vpp, installed_version
@@ -88,9 +88,13 @@ SCENARIOS = {
 }
 
 
+#: One that is a connection of another kind.
+LINK = "link"
+
+
 def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, testbed: str) -> None:
     """Record the API exchange and statistics of a real VPP, errors among them."""
-    check_only("vpp", only, SCENARIOS)
+    check_only("vpp", only, (*SCENARIOS, LINK))
     found, reason = find_vpp(LocalHost(), program, VppForwarder.package)
     if found is None:
         raise InputError(f"record vpp: {reason}")
@@ -104,18 +108,43 @@ def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, te
     with interruptible():
         try:
             built.up()
-            for name in only or SCENARIOS:
+            for name in only or (*SCENARIOS, LINK):
+                if name == LINK:
+                    _write(folder / f"{LINK}.json.xz", _take_link(built, workdir, found))
+                    print(f"{folder / LINK}.json.xz")
+                    continue
                 taken = _take(SCENARIOS[name], built, workdir, found)
                 text = json.dumps({"scenario": name, **taken}, indent=1)
-                (folder / f"{name}.json.xz").write_bytes(lzma.compress(f"{text}\n".encode(), preset=9))
+                _write(folder / f"{name}.json.xz", text)
                 print(f"{folder / name}.json.xz: {len(taken['exchange'])} exchanges; {taken['ends'] or 'forwarded'}")
         finally:
             built.down()
             shutil.rmtree(workdir, ignore_errors=True)
 
 
-def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> dict[str, Any]:
-    """Carry one scenario out; whatever the forwarder complains about is part of it."""
+def _write(path: Path, text: str) -> None:
+    path.write_bytes(lzma.compress(f"{text}\n".encode(), preset=9))
+
+
+def _take_link(testbed: Testbed, workdir: Path, program: str) -> str:
+    """What passes between a controller and a VPP behind SSH, without SSH; and the statistics of that VPP."""
+    scenario = Scenario("vpp-afxdp")
+    forwarder, dut, point = _made(scenario, testbed, workdir, program)
+    recorder = LinkRecorder(dut.rundir / "link.log")
+    try:
+        forwarder.start(dut)
+        _send(forwarder, testbed, point, workdir)
+        control = recorder.connect(str(dut.rundir / "api.sock"), str(dut.rundir / "stats.sock"))
+        said = talk(control)
+        segment = recorder.segment()
+        control.close()
+    finally:
+        forwarder.stop()
+    return json.dumps({"said": said, "messages": recorder.messages, "segment": segment})
+
+
+def _made(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> tuple[VppForwarder[Any], Dut, Point]:
+    """A forwarder and where it is to run, in a folder of its own."""
     shutil.rmtree(workdir, ignore_errors=True)
     (workdir / "dut").mkdir(mode=0o700, parents=True)
     spec = ForwarderSpec(name=scenario.forwarder, options={"vpp": program, **scenario.options})
@@ -123,10 +152,15 @@ def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> 
     point = Point.model_validate({**given, "pipeline": scenario.pipeline})
     dut = dut_of(testbed, point, testbed.layout)
     ports = tuple(_port(port, scenario.missing_port) for port in dut.ports)
-    dut = replace(dut, ports=ports, rundir=workdir / "dut")
     forwarder = make_forwarder(spec)
     assert isinstance(forwarder, VppForwarder)
-    recorder = Recorder()
+    return forwarder, replace(dut, ports=ports, rundir=workdir / "dut"), point
+
+
+def _take(scenario: Scenario, testbed: Testbed, workdir: Path, program: str) -> dict[str, Any]:
+    """Carry one scenario out; whatever the forwarder complains about is part of it."""
+    forwarder, dut, point = _made(scenario, testbed, workdir, program)
+    recorder, ports = Recorder(), dut.ports
     forwarder.connect = recorder.connect
     taken: dict[str, Any] = {
         "forwarder": scenario.forwarder,

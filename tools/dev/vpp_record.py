@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing down what is said between a VPP forwarder and VPP, in order, as JSON; tests play it back."""
 
+import array
+import mmap
+import os
+import socket
+from pathlib import Path
 from typing import Any
 
 from xdplab.forwarders.vpp.control import VppControl, papi_client, plain
+from xdplab.forwarders.vpp.remote import Link
 from xdplab.forwarders.vpp.segment import papi_stats
+from xdplab.hosts import LocalHost
 
 
 class Recorder:
@@ -108,3 +115,57 @@ class _Reader:
 
     def set_errors(self) -> Any:
         return self._recorder.answered("errors", {}, self._real.set_errors)
+
+
+class LinkRecorder:
+    """The messages of a connection as a VPP behind SSH has one, and its statistics as a piece of memory."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        #: `>` for what VPP was asked, `<` for what it answered, and the message in hexadecimal digits.
+        self.messages: list[tuple[str, str]] = []
+        self._stats = ""
+
+    def connect(self, api: str, stats: str) -> VppControl:
+        self._stats, link = stats, _LinkWrittenDown(LocalHost(), self._log, api, stats)
+        link.messages = self.messages
+        return VppControl(api, stats, link.client, link.reader)
+
+    def segment(self) -> dict[str, Any]:
+        """Its size in bytes, and each page that is not empty: place -> hexadecimal digits."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.connect(self._stats)
+            _, ancillary, _, _ = sock.recvmsg(0, socket.CMSG_SPACE(4))
+        descriptor = array.array("i", ancillary[0][2])[0]
+        size = os.fstat(descriptor).st_size
+        with mmap.mmap(descriptor, size, mmap.MAP_SHARED, mmap.PROT_READ) as memory:
+            pages = {at: memory[at : at + mmap.PAGESIZE] for at in range(0, size, mmap.PAGESIZE)}
+        os.close(descriptor)
+        return {"bytes": size, "pages": {str(at): page.hex() for at, page in pages.items() if any(page)}}
+
+
+class _LinkWrittenDown(Link):
+    messages: list[tuple[str, str]]
+
+    def _speak(self, line: dict[str, str]) -> None:
+        if "message" in line:
+            self.messages.append((">", line["message"]))
+        super()._speak(line)
+
+    def _line(self, timeout_s: float) -> dict[str, Any] | None:
+        found = super()._line(timeout_s)
+        if found and "message" in found:
+            self.messages.append(("<", found["message"]))
+        return found
+
+
+def talk(control: VppControl) -> dict[str, Any]:
+    """A question of each kind, and the answers; statistics last."""
+    rows = control.dump("sw_interface_dump", sw_if_index=0xFFFFFFFF)
+    return {
+        "version": control.call("show_version")["version"],
+        "interfaces": [row["interface_name"] for row in rows],
+        "free buffers": control.free_buffers(),
+        "statistics": control.interface_statistics(rows[-1]["sw_if_index"]),
+        "errors": control.errors(),
+    }

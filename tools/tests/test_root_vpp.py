@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lab.bench import Bench
 from lab.command import BIN
 from lab.rooted import Lab
 
@@ -263,3 +264,17 @@ def test_without_vpp_the_comparison_ends_green_and_says_how_to_install_it(lab: L
         assert found.attrib["status"] == "SKIP"
         assert "install FD.io's Debian packages vpp and vpp-plugin-" in (found.text or "")
     lab.assert_nothing_left()
+
+
+@with_vpp
+def test_vpp_on_a_host_behind_ssh_is_spoken_to_there(tmp_path: Path) -> None:
+    """Its messages and its statistics come through the program beside it, which ends with it."""
+    before = shared_memory()
+    with Bench.up(tmp_path) as bench:
+        done = bench.run(forwarders=["vpp-afxdp", "vpp-afpacket"])
+        assert done.code == 0, done.err
+        assert [(row["status"], row["mode"]) for row in bench.rows()] == [("ok", "native copy"), ("ok", "af_packet v3")]
+        counted = [trial.counters for trial in bench.last_run().trials() if trial.result]
+        assert all("errors" in each for each in counted)
+        bench.assert_as_before()
+    assert shared_memory() == before

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from labbox import box
 from labbox.machines import MACHINES, SSH_PORT
+from labbox.others import send_vpp, vpp_here
 from nic.errors import Hang, MissingPart
 from xdplab.model.run import LAB_IN_A_BOX
 from xdplab.tools import cache_folder, project_root
@@ -28,10 +29,12 @@ _SHORT_RUN = ("--set", "traffic.probe_pps=1000", "--set", "method.light_pps=500"
               "--set", "method.light_duration_s=1", "--set", "method.turns=1")  # fmt: skip
 #: Beginning of a command -> what is added to it.
 MORE = {
-    "xdplab run": (*_SHORT_RUN, "--set", "forwarders=[xdp, linux-bridge, ovs-afxdp, ovs-kernel]"),
+    "xdplab run": _SHORT_RUN,
     "robot": ("-v", "PRESET:quick", "-v", "LINE_RATE:2e6", "-v", "FRAME_SIZES:64"),
     "make": ("-o", "setup"),  # this machine is set up
 }
+#: Of runs that name none.
+_FORWARDERS = ("--set", "forwarders=[xdp, linux-bridge, ovs-afxdp, ovs-kernel]")
 #: Where sshd listens; emulated machines answer after the 5 s that ssh-keyscan waits, and it asks once for each type.
 _SSH_OPTIONS = {
     "ssh-copy-id": ("-p", str(SSH_PORT)),
@@ -93,6 +96,7 @@ def step(line: str, home: Path) -> Step:
         if line.startswith(f"{beginning} "):
             count = len(beginning.split())
             words = [*words[:count], *more, *words[count:]] if count == 1 else [*words, *more]
+            words += _FORWARDERS if beginning == "xdplab run" and "forwarders=" not in line else ()
     *argv, redirected, path = words if ">>" in words else [*words, "", ""]
     return Step(tuple(argv), Path(path)) if redirected else Step(tuple(argv))
 
@@ -102,6 +106,8 @@ class Reader:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self.home, self.place = say, box.FOLDER / "home", box.FOLDER / "place"
+        #: Path of VPP on B; empty: this machine has none; None: not looked for yet.
+        self._vpp: str | None = None
         state = box.read_state()
         if state is None:
             raise MissingPart("no lab runs; `make lab` starts one")
@@ -139,14 +145,26 @@ class Reader:
         with self._followed.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
+    def _why_no_vpp(self, line: str) -> str:
+        """Empty where a command needs none; the first that does brings it to B."""
+        if "vpp" not in line:
+            return ""
+        if self._vpp is None:
+            program = vpp_here()
+            self._vpp = program or ""
+            if program:
+                send_vpp(program, self._say)
+        return "" if self._vpp else "VPP is optional and not on this machine"
+
     def run(self, line: str) -> str:
         """Run a command of a page; what it printed.
 
         Raises:
             Hang: It failed.
         """
-        if line in LEFT_OUT:
-            self._say(f"left out, {LEFT_OUT[line]}: {line}")
+        why = LEFT_OUT.get(line) or self._why_no_vpp(line)
+        if why:
+            self._say(f"left out, {why}: {line}")
             return ""
         began, todo = time.monotonic(), step(line, self.home)
         try:
@@ -185,7 +203,7 @@ def follow(reader: Reader) -> None:
             counts = re.findall(r"changed=(\d+)", text)
             if counts != ["0"] * len(MACHINES):
                 raise Hang(f"the second time `{line}` changed something: {counts}")
-        if line.startswith(("xdplab run", "robot")):
+        if text and line.startswith(("xdplab run", "robot")):
             page = (reader.place / "results/latest/report.html").read_text(encoding="utf-8")
             if f"emulated ({LAB_IN_A_BOX})" not in page:
                 raise Hang(f"the report of `{line}` does not say that its machines are emulated")

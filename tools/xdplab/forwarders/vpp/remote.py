@@ -30,7 +30,7 @@ def connect(host: Host, log: Path, api: str, stats: str) -> VppControl:
         VppAway: nobody listens there, or not yet.
         PointFailed: there is no VPP that answers.
     """
-    link = _Link(host, log, api, stats)
+    link = Link(host, log, api, stats)
     try:
         return VppControl(api, stats, link.client, link.reader)
     except BaseException:
@@ -55,7 +55,7 @@ def archive() -> bytes:
     return data.getvalue()
 
 
-class _Link:
+class Link:
     """The program there, and what it says."""
 
     def __init__(self, host: Host, log: Path, api: str, stats: str) -> None:
@@ -146,7 +146,7 @@ class _Link:
         return found if isinstance(found, dict) else None
 
 
-def _transport(client: Any, link: _Link) -> Any:
+def _transport(client: Any, link: Link) -> Any:
     """A transport of vpp-papi (`vpp_transport_socket`): what is asked is waited for, without a thread."""
     from vpp_papi.vpp_transport_socket import VppTransport
 
@@ -184,7 +184,7 @@ def _transport(client: Any, link: _Link) -> Any:
 class _Reader:
     """What vpp-papi's reader of the statistics can, as far as `VppControl` asks."""
 
-    def __init__(self, link: _Link) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
 
     def connect(self) -> None:

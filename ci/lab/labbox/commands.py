@@ -18,7 +18,7 @@ def main(argv: Sequence[str]) -> int:
         prog="ci/lab", description="Three Debian guests, cabled as docs/first-lab.md has it."
     )
     parser.add_argument("--b", choices=("bookworm", "trixie"), default="bookworm", help="Debian's suite on B")
-    parser.add_argument("--keep", action="store_true", help="test: where a command fails the lab stays up")
+    parser.add_argument("--keep", action="store_true", help="test: the lab stays up, also where a command fails")
     parser.add_argument("action", nargs="?", choices=("up", "down", "status", "test", "resume"), default="up",
                         help="resume: continue `test --keep` with the command that failed")  # fmt: skip
     options = parser.parse_args(argv)
@@ -59,7 +59,8 @@ def _test(b: str, *, keep: bool, resume: bool) -> None:
         else:
             box.down()
         raise
-    box.down()
+    if not keep:
+        box.down()
 
 
 def _status() -> str:

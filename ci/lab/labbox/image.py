@@ -137,7 +137,7 @@ def _run_once(
     with tempfile.TemporaryDirectory(prefix="xdplab-lab-") as scratch:
         archive = Path(scratch, "archive.cpio")
         archive.write_bytes(first_files(artefact, {"settings": f"NONCE={nonce}\n", "cards": "", **files}))
-        argv, console = bare(artefact, archive, disk, accel, 1024), log or Path(scratch, "console")
+        argv, console = bare(artefact, archive, disk, accel, 1024, 3), log or Path(scratch, "console")
         return supervise({name: Guest(argv, environment(artefact), limit_s, nonce, console, lambda _: None)})[name]
 
 

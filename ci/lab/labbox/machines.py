@@ -17,7 +17,6 @@ MODULES = ("virtio_net", "virtio_blk", "ext4", "igb", "vfio_pci", "vfio_iommu_ty
 SSH_PORT = 2222
 #: The interface that carries SSH.
 MGMT = "mgmt"
-CPUS = 3
 #: `no_timer_check`: without it a kernel on a busy machine finds the emulated timer too slow, and panics.
 _APPEND = "console=ttyS0 panic=-1 mitigations=off no_timer_check quiet intel_iommu=on"
 
@@ -31,14 +30,18 @@ class Machine:
         role: A, B or C.
         documented: Its address there.
         cards: Those that are measured; two of different machines with the same wire are cabled.
-        memory_mb: Of it: provisioning reserves 1 GiB of B's for hugepages.
+        memory_mb: Of it: provisioning reserves 1 GiB of B's for hugepages, and a TRex takes as much of A's.
+        cpus: Of it: a TRex takes three of A's.
+        forwards: More ports that this machine reaches at its address: those of a TRex.
     """
 
     name: str
     role: str
     documented: str
-    cards: tuple[Card, Card]
+    cards: tuple[Card, ...]
     memory_mb: int
+    cpus: int = 3
+    forwards: tuple[int, ...] = ()
 
     @property
     def address(self) -> str:
@@ -47,10 +50,12 @@ class Machine:
 
 
 MACHINES = (
-    Machine("tester", "A", "192.0.2.10", (Card("ens1f0", "igb", 1), Card("ens1f1", "igb", 3)), 1024),
-    Machine("forwarder", "B", "192.0.2.20", (Card("ens2f0", "igb", 1), Card("ens2f1", "igb", 2)), 3072),
+    Machine("tester", "A", "192.0.2.10",
+            (Card("ens1f0", "igb", 1), Card("ens1f1", "igb", 3), Card("ens1f2", "igb", 4)), 2560, 4, (4500, 4501)),
+    Machine("forwarder", "B", "192.0.2.20",
+            (Card("ens2f0", "igb", 1), Card("ens2f1", "igb", 2), Card("ens2f2", "igb", 4)), 3072),
     Machine("far", "C", "192.0.2.30", (Card("ens3f0", "igb", 2), Card("ens3f1", "igb", 3)), 1024),
-)
+)  # fmt: skip
 
 
 def command(artefact: Artefact, machine: Machine, archive: Path, disk: Path, wires: Path, accel: str) -> list[str]:
@@ -75,9 +80,11 @@ def command(artefact: Artefact, machine: Machine, archive: Path, disk: Path, wir
     root = os.geteuid() == 0
     unprivileged = ("-sandbox", "on,spawn=deny", "-run-with", "user=nobody") if root else (
         "-sandbox", "on,spawn=deny,elevateprivileges=deny")  # fmt: skip
-    mgmt = f"user,id=mgmt,ipv6=off,hostfwd=tcp:{machine.address}:{SSH_PORT}-:22"
+    reached = {SSH_PORT: 22, **{port: port for port in machine.forwards}}
+    forwards = ",".join(f"hostfwd=tcp:{machine.address}:{here}-:{there}" for here, there in reached.items())
+    mgmt = f"user,id=mgmt,ipv6=off,{forwards}"
     return [
-        *bare(artefact, archive, disk, accel, machine.memory_mb),
+        *bare(artefact, archive, disk, accel, machine.memory_mb, machine.cpus),
         *("-netdev", mgmt, "-device", f"virtio-net-pci,netdev=mgmt,mac={mgmt_mac(machine)},romfile="),
         *("-smbios", f"type=1,manufacturer=QEMU,product={LAB_IN_A_BOX}"),
         *devices(machine.cards, cable),
@@ -85,12 +92,12 @@ def command(artefact: Artefact, machine: Machine, archive: Path, disk: Path, wir
     ]
 
 
-def bare(artefact: Artefact, archive: Path, disk: Path, accel: str, memory_mb: int) -> list[str]:
+def bare(artefact: Artefact, archive: Path, disk: Path, accel: str, memory_mb: int, cpus: int) -> list[str]:
     """A machine with a disk and no card."""
     return [
         *emulator(artefact, artefact.image, archive, _APPEND),
         *("-machine", "q35,kernel-irqchip=split", "-accel", "tcg,thread=multi" if accel == "tcg" else accel),
-        *("-cpu", "max", "-smp", str(CPUS), "-m", str(memory_mb), *IOMMU),
+        *("-cpu", "max", "-smp", str(cpus), "-m", str(memory_mb), *IOMMU),
         *("-drive", f"if=none,id=disk,format=raw,cache=unsafe,file={str(disk).replace(',', ',,')}"),
         *("-device", "virtio-blk-pci,drive=disk"),
     ]

@@ -2,7 +2,7 @@
 """B as a host that others need: a run, `kill -9`, `restore`, provisioning and `undo` leave it as they found it.
 
 An Open vSwitch of its own with patch ports on the kernel's datapath, a VLAN and a bridge on the card that carries SSH,
-an XDP program of its own, irqbalance; compared in the words of `ovs-vsctl`, `ip`, `bridge`, `bpftool`, `systemctl`.
+an XDP program of its own, irqbalance, NetworkManager; compared in the words of `ovs-vsctl`, `ip`, `bridge`, `bpftool`, `systemctl`.
 """
 
 import difflib
@@ -21,7 +21,13 @@ from labbox.machines import MACHINES, MGMT
 from nic.errors import Hang
 
 _B = MACHINES[1]
-_PACKAGES = "openvswitch-switch irqbalance bpftool ethtool"
+_PACKAGES = "openvswitch-switch irqbalance bpftool ethtool network-manager"
+#: NetworkManager brings up and watches each interface but that of the lab's own SSH; no connection comes by itself.
+_NETWORK_MANAGER = f"""[main]
+no-auto-default=*
+[keyfile]
+unmanaged-devices=interface-name:{MGMT};interface-name:{MGMT}.100;interface-name:br100
+"""
 _PROGRAM = """
 __attribute__((section("xdp"), used)) int theirs(void *frame) { return 2; }
 char licence[] __attribute__((section("license"), used)) = "GPL";
@@ -54,8 +60,9 @@ _LOOKS = (
     "bridge link",
     "bpftool net",
     "bpftool prog show",
-    "systemctl is-active openvswitch-switch irqbalance",
-    "systemctl is-enabled openvswitch-switch irqbalance",
+    "nmcli --terse --fields device,state device",
+    "systemctl is-active openvswitch-switch irqbalance NetworkManager",
+    "systemctl is-enabled openvswitch-switch irqbalance NetworkManager",
     *(f"ethtool {flag} {card.ifname}" for card in _B.cards for flag in ("-k", "-l", "-g", "-c", "-a")),
 )
 #: Counters and times that change by themselves.
@@ -87,6 +94,9 @@ def make_production() -> None:
         source.write_text(_PROGRAM, encoding="ascii")
         subprocess.run(["clang", "-O2", "-g", "--target=bpf", "-c", str(source), "-o", str(made)], check=True)
         subprocess.run(box.ssh(_B, "cat", ">", "/root/theirs.o"), input=made.read_bytes(), check=True)
+    place = "/etc/NetworkManager/conf.d"
+    subprocess.run(box.ssh(_B, "mkdir", "-p", place), check=True)
+    subprocess.run(box.ssh(_B, "cat", ">", f"{place}/lab.conf"), input=_NETWORK_MANAGER.encode(), check=True)
     for line in _SET_UP.strip().splitlines():
         on_b(line)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TypeVar
 
-from xdplab.analysis.doubts import doubts_of
+from xdplab.analysis.doubts import doubts_of, searched
 from xdplab.measure.comparison import Answer, Comparison, Sense
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import RepetitionFigures
@@ -119,7 +119,7 @@ def compare_between_runs(after: PointSummary, before: PointSummary, metric: str)
         side.model_copy(update={"forwarder": f"{side.forwarder} ({when})"})
         for side, when in ((after, "after"), (before, "before"))
     )
-    sides = [[one for one in side.by_repetition if one.was_searched(metric)] for side in (after, before)]
+    sides = [searched(side, metric) for side in (after, before)]
     if not all(sides):
         return None
     ours, theirs = ([_ends(one, metric) for one in side] for side in sides)

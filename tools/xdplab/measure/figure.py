@@ -42,8 +42,6 @@ class Figure(Model):
     goal: str = ""
     #: How many of what it is worth telling in make one of its value's unit: jumpavg works in bits of these.
     precision: float = 1.0
-    #: One of the few that pages over several runs have room for.
-    main: bool = False
 
     @property
     def more(self) -> bool:
@@ -107,7 +105,7 @@ class PointFigures(Model):
         return {key: value for key, value in handler(self).items() if value not in (None, (), [], {}, "")}
 
 
-P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, percent=50, precision=1e3, main=True,
+P50 = Figure(key="p50_us", name="p50", unit="µs", better="less", at_load=True, percent=50, precision=1e3,
              goal="lowest latency")  # fmt: skip
 P99 = Figure(key="p99_us", name="p99", unit="µs", better="less", at_load=True, percent=99, precision=1e3,
              goal="shortest tail of latency")  # fmt: skip

@@ -52,10 +52,9 @@ from xdplab.model.pipeline import UNCHANGING
 from xdplab.model.trial import BY_APPLICATIONS
 from xdplab.testbed import Port
 
-GOODPUT = Figure(key="goodput_mbps", name="goodput", unit="Mbit/s", better="more", verb="carries", main=True,
+GOODPUT = Figure(key="goodput_mbps", name="goodput", unit="Mbit/s", better="more", verb="carries",
                  goal="most payload")  # fmt: skip
-CONNECTIONS = Figure(key="connections_per_s", name="connections", unit="connections/s", better="more", verb="makes",
-                     main=True)  # fmt: skip
+CONNECTIONS = Figure(key="connections_per_s", name="connections", unit="connections/s", better="more", verb="makes")
 CPU_PER_GBIT = Figure(key="cpu_s_per_gbit", name="CPU time", unit="s per Gbit", better="less", price=True,
                       precision=1e3)  # fmt: skip
 CPU_PER_REQUEST = Figure(key="cpu_us_per_request", name="CPU time", unit="µs per request", better="less", price=True,

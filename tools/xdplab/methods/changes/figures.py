@@ -16,13 +16,9 @@ from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Model, TrialRecord, TrialResult
 from xdplab.model.base import Amount, Count
 
-INSTALLED = Figure(
-    key="installed_per_s", name="rules installed", unit="rules/s", better="more", verb="installs", main=True
-)
+INSTALLED = Figure(key="installed_per_s", name="rules installed", unit="rules/s", better="more", verb="installs")
 REMOVED = Figure(key="removed_per_s", name="rules removed", unit="rules/s", better="more", verb="removes")
-GAP = Figure(
-    key="gap_us", name="longest gap", unit="ms", per=1e3, said_unit="ms", said_per=1e3, better="less", main=True
-)
+GAP = Figure(key="gap_us", name="longest gap", unit="ms", per=1e3, said_unit="ms", said_per=1e3, better="less")
 FIRST = Figure(
     key="first_frame_us", name="first frame of an added port", unit="ms", per=1e3, said_unit="ms", said_per=1e3,
     better="less",

@@ -20,7 +20,7 @@ from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.base import Shown
 from xdplab.model.functions import NfTraffic
 
-ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6, main=True)
+ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6)
 
 
 class NextToFlood(CountedFigures):

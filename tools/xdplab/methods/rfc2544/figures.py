@@ -376,7 +376,7 @@ _RATE: dict[str, Any] = {
     "by_loss": True,
 }
 #: Throughput without loss (§26.1); 0: it lost frames at the lowest load.
-NDR = Figure(key="ndr_pps", name="throughput without loss", main=True, goal="most frames per second", **_RATE)
+NDR = Figure(key="ndr_pps", name="throughput without loss", goal="most frames per second", **_RATE)
 #: With a tolerated loss, where only such were searched.
 PDR = Figure(key="pdr_pps", name="throughput with a tolerated loss", **_RATE)
 #: At the study's overload (RFC 2285 §3.6.1).

@@ -13,7 +13,6 @@ from xdplab.analysis.compare import compare_points, corrected
 from xdplab.analysis.words import gain, listed, visible
 from xdplab.forwarders.base import THREADS
 from xdplab.measure.comparison import Comparison
-from xdplab.measure.figure import Figure
 from xdplab.measure.measured import Measured
 from xdplab.measure.method import Method
 from xdplab.measure.page import Page, Section
@@ -142,7 +141,8 @@ def lines(found: dict[str, Curve]) -> Iterator[str]:
 def _curve(rows: Sequence[tuple[int, int, PointSummary]]) -> Curve:
     """By the first figure that one of them has."""
     rungs = []
-    figure = next((each for each in (NDR, PDR, FORWARDING_RATE) if any(_has(row[-1], each) for row in rows)), NDR)
+    tried = (NDR, PDR, FORWARDING_RATE)
+    figure = next((each for each in tried if any(row[-1].searched(each.key) for row in rows)), NDR)
     places = [row[:2] for row in rows]
     for threads, queues, summary in sorted(rows, key=lambda row: row[:2]):
         at = f"{number_of(threads, 'thread')}, {number_of(queues, 'queue')}"
@@ -156,17 +156,13 @@ def _rung_line(curve: Curve, rung: Rung) -> str:
     """`1.9 Mpps, 79 to 86 % of 2 times one thread`."""
     row = rung.row
     if not rung.values:
-        looked_for = _has(row.point, row.figure)
+        looked_for = row.point.searched(row.figure.key)
         return row.point.reason or (f"not known: {row.blocker}" if looked_for else "not measured")
     if row.blocker:
         return f"{row.amount}, uncertain: {row.blocker}"
     share = curve.share(rung) if rung.number > 1 else ""
     shown = f", {share} of {rung.number} times one thread" if share else ""
     return row.amount + shown + (f" ({row.limit})" if row.limit else "")
-
-
-def _has(summary: PointSummary, figure: Figure) -> bool:
-    return any(one.was_searched(figure.key) for one in summary.by_repetition)
 
 
 #: Metric -> how a gain in it is said.

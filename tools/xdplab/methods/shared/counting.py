@@ -16,7 +16,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, StreamSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 
 #: Frames that a program handles; with the tester as its limit it might have taken more.
-MPPS = Figure(key="mpps", name="rate", unit="Mpps", better="more", verb="handles", precision=1e6, main=True)
+MPPS = Figure(key="mpps", name="rate", unit="Mpps", better="more", verb="handles", precision=1e6)
 #: A program that took this share of what the tester sent might have taken more.
 TOOK_ALL = 0.99
 #: Wait for frames that are under way, in s.

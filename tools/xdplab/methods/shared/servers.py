@@ -11,7 +11,7 @@ from xdplab.hosts.waiting import wait_until
 from xdplab.measure.figure import Figure
 from xdplab.model import PointFailed
 
-REQUESTS = Figure(key="requests_per_s", name="requests", unit="requests/s", better="more", verb="answers", main=True)
+REQUESTS = Figure(key="requests_per_s", name="requests", unit="requests/s", better="more", verb="answers")
 #: Benchmarking addresses (RFC 2544 appendix C.2.2) of client and server, where their ports have none.
 CLIENT, SERVER = "198.18.0.1", "198.18.0.2"
 WEB_PORT, MEMCACHED_PORT = 8080, 11211

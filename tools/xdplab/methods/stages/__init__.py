@@ -49,7 +49,6 @@ P50 = Figure(
     better="less",
     said_unit="µs, p50",
     precision=1e3,
-    main=True,
 )
 MEAN = Figure(key="complete_mean_us", name="mean of the whole way", unit="µs", better="less", precision=1e3)
 _NO_CLOCK = (

@@ -110,8 +110,9 @@ def record_vpp(program: str, output: Path | None, only: Sequence[str] | None, te
             built.up()
             for name in only or (*SCENARIOS, LINK):
                 if name == LINK:
-                    _write(folder / f"{LINK}.json.xz", _take_link(built, workdir, found))
-                    print(f"{folder / LINK}.json.xz")
+                    beside = folder.with_name(f"{folder.name}-{LINK}.json.xz")
+                    _write(beside, _take_link(built, workdir, found))
+                    print(beside)
                     continue
                 taken = _take(SCENARIOS[name], built, workdir, found)
                 text = json.dumps({"scenario": name, **taken}, indent=1)

@@ -31,6 +31,7 @@ SYSTEM = {
     "cc",
     "clang",
     "cp",
+    "ssh",
     "ssh-keygen",
     "ssh-copy-id",
     "ssh-keyscan",

@@ -74,7 +74,7 @@ def test_its_commands_are_understood() -> None:
     blocks = re.findall(r"^```text\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
     lines = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
     ours = [words[1:] for words in lines if words[:1] == ["xdplab"]]
-    assert [words[0] for words in ours] == ["lab", "doctor", "run"]
+    assert [words[0] for words in ours] == ["lab", "doctor", "run", "run", "lab", "run"]
     for words in ours:
         command = get_command(cli)
         while words and (inner := commands_in(command).get(words[0])):

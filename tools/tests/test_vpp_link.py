@@ -31,7 +31,7 @@ class PlayedVpp:
     """Listens on both sockets; answers each request with what the recorded VPP said to the one in its place."""
 
     def __init__(self, folder: Path, *, hangs_up_after: int = 1000) -> None:
-        self.recording = json.loads(recorded(DATA / "26.10" / "link.json.xz"))
+        self.recording = json.loads(recorded(DATA / "26.10-link.json.xz"))
         self.api, self.stats = str(folder / "api.sock"), str(folder / "stats.sock")
         self.unlike: list[str] = []
         self._left = hangs_up_after
@@ -114,7 +114,7 @@ def test_a_statistic_that_is_not_there_is_an_error_and_the_next_is_read(
     _, control = connected()
     with pytest.raises(PointFailed, match="VPP does not answer"):
         control.list_matches(7, 0)
-    assert control.errors() == json.loads(recorded(DATA / "26.10" / "link.json.xz"))["said"]["errors"]
+    assert control.errors() == json.loads(recorded(DATA / "26.10-link.json.xz"))["said"]["errors"]
 
 
 def test_the_program_for_hosts_is_the_same_each_time() -> None:

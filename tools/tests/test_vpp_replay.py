@@ -297,6 +297,7 @@ def test_a_configuration_is_compared_with_what_a_vpp_had_in_use() -> None:
         "page_size": "4K",
         "plugins": ["af_xdp"],
         "vdevs": [],
+        "cards": {},
     }
     good = rendered("startup.conf.j2", main_cpu=0, worker_cpus=[1], **asked)
     assert contradictions(good, "/r", in_use) == []

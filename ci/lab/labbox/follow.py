@@ -16,7 +16,7 @@ from pathlib import Path
 
 from labbox import box
 from labbox.machines import MACHINES, SSH_PORT
-from labbox.others import send_vpp, vpp_here
+from labbox.others import OTHERS
 from nic.errors import Hang, MissingPart
 from xdplab.model.run import LAB_IN_A_BOX
 from xdplab.tools import cache_folder, project_root
@@ -24,7 +24,7 @@ from xdplab.tools import cache_folder, project_root
 ROOT = project_root()
 PAGES = ("docs/first-lab.md", "docs/provision.md")
 #: A block of text whose first line begins with one of these holds commands; others are pictures.
-PROGRAMS = ("ssh-keygen", "ssh-copy-id", "ssh-keyscan", "xdplab", "make", "robot")
+PROGRAMS = ("ssh", "ssh-keygen", "ssh-copy-id", "ssh-keyscan", "xdplab", "make", "robot")
 _SHORT_RUN = ("--set", "traffic.probe_pps=1000", "--set", "method.light_pps=500", "--set", "method.duration_s=1",
               "--set", "method.light_duration_s=1", "--set", "method.turns=1")  # fmt: skip
 #: Beginning of a command -> what is added to it.
@@ -37,6 +37,7 @@ MORE = {
 _FORWARDERS = ("--set", "forwarders=[xdp, linux-bridge, ovs-afxdp, ovs-kernel]")
 #: Where sshd listens; emulated machines answer after the 5 s that ssh-keyscan waits, and it asks once for each type.
 _SSH_OPTIONS = {
+    "ssh": ("-p", str(SSH_PORT)),
     "ssh-copy-id": ("-p", str(SSH_PORT)),
     "ssh-keyscan": ("-T", "60", "-t", "ed25519", "-p", str(SSH_PORT)),
 }
@@ -61,10 +62,11 @@ _SSH = '#!/bin/sh\nexec /usr/bin/ssh -F none -o UserKnownHostsFile="$HOME/.ssh/k
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and the file that what it prints is added to."""
+    """A command, the file that what it prints is added to, and the one that it reads."""
 
     argv: tuple[str, ...]
     output: Path | None = None
+    input: str = os.devnull
 
 
 def commands(text: str) -> list[str]:
@@ -88,7 +90,7 @@ def step(line: str, home: Path) -> Step:
     if words[0] not in PROGRAMS:
         raise Hang(f"{line!r}: the lab knows commands that begin with {', '.join(PROGRAMS)}")
     for machine in MACHINES:
-        port = "" if words[0].startswith("ssh-") else f":{SSH_PORT}"
+        port = "" if words[0].startswith("ssh") else f":{SSH_PORT}"
         words = [word.replace(machine.documented, machine.address + port) for word in words]
     words = [str(home) + word[1:] if word.startswith("~/") else word for word in words]
     words[1:1] = _SSH_OPTIONS.get(words[0], ())
@@ -97,7 +99,9 @@ def step(line: str, home: Path) -> Step:
             count = len(beginning.split())
             words = [*words[:count], *more, *words[count:]] if count == 1 else [*words, *more]
             words += _FORWARDERS if beginning == "xdplab run" and "forwarders=" not in line else ()
-    *argv, redirected, path = words if ">>" in words else [*words, "", ""]
+    *argv, redirected, path = words if {">>", "<"} & {*words} else [*words, "", ""]
+    if redirected == "<":
+        return Step(tuple(argv), input=path)
     return Step(tuple(argv), Path(path)) if redirected else Step(tuple(argv))
 
 
@@ -106,8 +110,8 @@ class Reader:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self.home, self.place = say, box.FOLDER / "home", box.FOLDER / "place"
-        #: Path of VPP on B; empty: this machine has none; None: not looked for yet.
-        self._vpp: str | None = None
+        #: Program of others -> why there is none; empty: it is where it belongs.
+        self._absent: dict[str, str] = {}
         state = box.read_state()
         if state is None:
             raise MissingPart("no lab runs; `make lab` starts one")
@@ -145,39 +149,42 @@ class Reader:
         with self._followed.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
-    def _why_no_vpp(self, line: str) -> str:
-        """Empty where a command needs none; the first that does brings it to B."""
-        if "vpp" not in line:
-            return ""
-        if self._vpp is None:
-            program = vpp_here()
-            self._vpp = program or ""
-            if program:
-                send_vpp(program, self._say)
-        return "" if self._vpp else "VPP is optional and not on this machine"
+    def _why_absent(self, line: str) -> str:
+        """Empty where a command needs no program of others, or this machine has it: the first one has it sent."""
+        return next((self._send_once(name) for name in OTHERS if name in line), "")
 
-    def run(self, line: str) -> str:
-        """Run a command of a page; what it printed.
+    def _send_once(self, name: str) -> str:
+        if name not in self._absent:
+            self._absent[name] = OTHERS[name](self._say)
+        return self._absent[name]
+
+    def run(self, line: str, refused: str = "") -> str:
+        """Run a command of a page; what it printed. `refused`: it must end as bad input, with these words.
 
         Raises:
-            Hang: It failed.
+            Hang: It failed, or was not refused.
         """
-        why = LEFT_OUT.get(line) or self._why_no_vpp(line)
+        why = LEFT_OUT.get(line) or self._why_absent(line)
         if why:
             self._say(f"left out, {why}: {line}")
             return ""
         began, todo = time.monotonic(), step(line, self.home)
         try:
-            done = subprocess.run(
-                todo.argv, cwd=self.place, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=None if todo.output else subprocess.STDOUT, timeout=_LIMIT_S, check=False,
-            )  # fmt: skip
+            with (self.place / todo.input).open("rb") as given:
+                done = subprocess.run(
+                    todo.argv, cwd=self.place, env=self.env, stdin=given, stdout=subprocess.PIPE,
+                    stderr=None if todo.output else subprocess.STDOUT, timeout=_LIMIT_S, check=False,
+                )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise Hang(f"`{line}`: timed out after {_LIMIT_S:g} s") from None
         self._log.write(f"\n$ {shlex.join(todo.argv)}\n".encode() + done.stdout)
         self._log.flush()
         text = done.stdout.decode(errors="replace")
-        if done.returncode and not (done.returncode == 2 and line.startswith(_MAY_FIND_GAPS)):
+        if refused:
+            if done.returncode != 2 or refused not in text:
+                said = text[-3000:]
+                raise Hang(f"exit code {done.returncode} of `{line}`, which was to be refused, {refused!r}:\n{said}")
+        elif done.returncode and not (done.returncode == 2 and line.startswith(_MAY_FIND_GAPS)):
             raise Hang(f"exit code {done.returncode} of `{line}`:\n{text[-3000:]}")
         if todo.output:
             with todo.output.open("a", encoding="utf-8") as file:

@@ -49,11 +49,14 @@ class Machine:
         return "127.83.0." + self.documented.rpartition(".")[2]
 
 
+#: The last two of A and of B are for a TRex, which keeps the cards that it takes.
 MACHINES = (
     Machine("tester", "A", "192.0.2.10",
-            (Card("ens1f0", "igb", 1), Card("ens1f1", "igb", 3), Card("ens1f2", "igb", 4)), 2560, 4, (4500, 4501)),
+            (Card("ens1f0", "igb", 1), Card("ens1f1", "igb", 3), Card("ens1f2", "igb", 4), Card("ens1f3", "igb", 5)),
+            6144, 4, (4500, 4501)),
     Machine("forwarder", "B", "192.0.2.20",
-            (Card("ens2f0", "igb", 1), Card("ens2f1", "igb", 2), Card("ens2f2", "igb", 4)), 3072),
+            (Card("ens2f0", "igb", 1), Card("ens2f1", "igb", 2), Card("ens2f2", "igb", 4), Card("ens2f3", "igb", 5)),
+            3072),
     Machine("far", "C", "192.0.2.30", (Card("ens3f0", "igb", 2), Card("ens3f1", "igb", 3)), 1024),
 )  # fmt: skip
 

@@ -1,27 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VPP of this machine on B, where this machine has one: there it is as if somebody had installed it."""
+"""VPP of this machine on B, and TRex on A, where this machine has them: as if somebody had installed them there."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from labbox import box
-from labbox.machines import MACHINES
+from labbox.machines import MACHINES, Machine
 from nic.errors import MissingPart
 from xdplab.forwarders.vpp.program import find_vpp
 from xdplab.hosts import LocalHost
+from xdplab.testers.trex_server import find as find_trex
 
-#: Its own libraries, and not the distribution's.
+#: VPP's own libraries, and not the distribution's.
 _LIBRARIES = ("libsvm", "libv")
-
-
-def vpp_here() -> str | None:
-    """Path of VPP's program on this machine.
-
-    Raises:
-        InputError: XDPLAB_VPP names one that is not there.
-    """
-    return find_vpp(LocalHost(), "", "")[0]
+#: Where the page has TRex.
+TREX = "/opt/trex/v3.08"
 
 
 def vpp_files(program: str) -> list[str]:
@@ -32,17 +26,42 @@ def vpp_files(program: str) -> list[str]:
     return [program, *paths, *map(str, sorted(plugins))]
 
 
-def send_vpp(program: str, say: Callable[[str], None]) -> None:
-    """Under the same path as here.
+def trex_files(folder: str) -> list[str]:
+    """What a server needs of a release, without what is for other uses of it, and by far the most."""
+    left_out = ("automation", "astf", "avl", "cap2", "emu", "exp", "ko", "ndr", "stl", "t-rex-64-d", "_t-rex-64-d")
+    return [path.name for path in sorted(Path(folder).iterdir()) if not path.name.startswith(left_out)]
 
-    Raises:
-        MissingPart: It cannot be sent.
-    """
-    files = [path.lstrip("/") for path in vpp_files(program)]
-    packed = subprocess.Popen(["tar", "--create", "--dereference", "--directory", "/", *files], stdout=subprocess.PIPE)
-    done = subprocess.run(
-        box.ssh(MACHINES[1], "tar", "--extract", "--directory", "/"), stdin=packed.stdout, check=False
+
+def _send_vpp(say: Callable[[str], None]) -> str:
+    """Under the same path as here; why not, or nothing."""
+    program = find_vpp(LocalHost(), "", "")[0]
+    if program is None:
+        return "VPP is optional and not on this machine"
+    _send(MACHINES[1], "/", [path.lstrip("/") for path in vpp_files(program)], "/")
+    say(f"VPP of this machine is on B: {program}")
+    return ""
+
+
+def _send_trex(say: Callable[[str], None]) -> str:
+    """Where docs/first-lab.md has it; why not, or nothing."""
+    found = find_trex()
+    if found is None:
+        return "TRex is optional and not on this machine"
+    here = str(found.folder)
+    _send(MACHINES[0], here, trex_files(here), TREX)
+    say(f"TRex of this machine is on A: {here}")
+    return ""
+
+
+def _send(machine: Machine, folder: str, files: Sequence[str], there: str) -> None:
+    packed = subprocess.Popen(
+        ["tar", "--create", "--dereference", "--directory", folder, "--", *files], stdout=subprocess.PIPE
     )
+    unpack = f"mkdir -p {there} && tar --extract --no-same-owner --directory {there}"
+    done = subprocess.run(box.ssh(machine, unpack), stdin=packed.stdout, check=False)
     if packed.wait() or done.returncode:
-        raise MissingPart(f"{program} could not be sent to B")
-    say(f"VPP of this machine is on B: {len(files)} files")
+        raise MissingPart(f"{folder} could not be sent to {machine.name}")
+
+
+#: A word of commands -> what has the program of that name sent; why there is none, or nothing.
+OTHERS: dict[str, Callable[[Callable[[str], None]], str]] = {"vpp": _send_vpp, "trex": _send_trex}

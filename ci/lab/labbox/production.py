@@ -2,7 +2,8 @@
 """B as a host that others need: a run, `kill -9`, `restore`, provisioning and `undo` leave it as they found it.
 
 An Open vSwitch of its own with patch ports on the kernel's datapath, a VLAN and a bridge on the card that carries SSH,
-an XDP program of its own, irqbalance, NetworkManager; compared in the words of `ovs-vsctl`, `ip`, `bridge`, `bpftool`, `systemctl`.
+an XDP program of its own, irqbalance, NetworkManager; compared in the words of `ovs-vsctl`, `ip`, `bridge`, `bpftool`,
+`systemctl`.
 """
 
 import difflib
@@ -69,6 +70,11 @@ _LOOKS = (
 _LIVE = re.compile(r"^\s*(lookups|masks|caches|flows|cache):.*\n|loaded_at \S+|\w+_timer +[\d.]+", re.MULTILINE)
 _RUN = "xdplab run latency --testbed lab.yaml --set repetitions=3"
 _START_S = 600.0
+#: What lies on the card that SSH comes in by is nobody's port.
+_VLAN = (
+    "xdplab lab init vlan.yaml --key ~/.ssh/xdplab --tester lab@192.0.2.10 --forwarder lab@192.0.2.20 "
+    f"--offer tester=ens1f0 --offer forwarder={MGMT}.100"
+)
 
 
 def on_b(line: str) -> str:
@@ -132,6 +138,7 @@ def untouched(reader: Reader, say: Callable[[str], None]) -> None:
     """
     make_production()
     before = _kept("before", look)
+    reader.run(_VLAN, refused="carries the SSH connection")
     say(f"B has an Open vSwitch, a VLAN, a bridge and an XDP program of its own: {len(before)} outputs are compared")
     reader.run("make provision TESTBED=lab.yaml")
     provisioned = _kept("provisioned", look)

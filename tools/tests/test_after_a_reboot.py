@@ -371,7 +371,7 @@ def test_settings_of_this_machine_are_not_put_back_after_its_reboot(monkeypatch:
     spec = TestbedSpec(name="here", kind="fake")
     lock = TestbedLock("here")
     lock.remember(settings={"hugepages_2m": 1 << 20}, boots={"local": "an earlier one"})
-    assert recover(spec) == ["hugepages_2m: local was restarted since, which reset it"]
+    assert recover(spec) == ["hugepages_2m: local was rebooted since, which reset it"]
     assert not lock.path.exists()
 
 

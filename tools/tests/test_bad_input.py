@@ -59,7 +59,7 @@ def test_latest_is_a_link_or_nothing_is_begun(cli: Callable[..., Done], tmp_path
 def test_an_option_that_takes_one_value_is_not_given_twice(cli: Callable[..., Done], tmp_path: Path) -> None:
     path = studies.study_file(tmp_path)
     twice = ("--forwarders", "fake", "--forwarders", "fake:loss_floor=0.1")
-    cli("run", path, *twice).refused("--forwarders is given 2 times and takes one value: instead of the study's, e.g.")
+    cli("run", path, *twice).refused("--forwarders is given 2 times, and takes one value: instead of the study's, e.g.")
     several = ("--set", "repetitions=2", "--set", "forwarders=[fake]", "--dry-run", "--dry-run")
     assert "1 point," in cli("run", path, *several).out
 
@@ -106,10 +106,10 @@ def test_a_value_that_yaml_cannot_read_is_one_line(cli: Callable[..., Done], tmp
 
 def test_an_answer_names_forwarders_of_its_study(cli: Callable[..., Done], tmp_path: Path, results: Path) -> None:
     path = studies.study_file(tmp_path, answer=["fake", "fakee"])
-    cli("run", path).refused("answer: 'fakee' is none of its forwarders; did you mean 'fake'?")
+    cli("run", path).refused("answer: 'fakee' is not one of its forwarders; did you mean 'fake'?")
     assert not results.exists()
     wrong = ("--set", "answer=[fake, nothing]", "--set", "forwarders=[fake, xdp]")
-    cli("run", studies.study_file(tmp_path), *wrong).refused("answer: 'nothing' is none of its forwarders")
+    cli("run", studies.study_file(tmp_path), *wrong).refused("answer: 'nothing' is not one of its forwarders")
 
 
 def test_a_part_of_the_forwarders_needs_no_answer(cli: Callable[..., Done], tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_another_build_of_the_tester_is_measured(results: Path, program: dict[st
     program["program"] = "another digest"
     _, notes = a_run(results)
     assert trials(notes) == 3
-    assert "is not used: tester.program differs" in notes[0]
+    assert "is discarded: tester.program differs" in notes[0]
 
 
 def test_another_frame_and_another_setting_of_the_machine_are_measured(
@@ -115,7 +115,7 @@ def test_another_frame_and_another_setting_of_the_machine_are_measured(
     monkeypatch.setattr("xdplab.runner.run.capture_environment", other)
     _, notes = a_run(results)
     assert trials(notes) == 3
-    assert "is not used: governor differs" in notes[0]
+    assert "is discarded: governor differs" in notes[0]
 
 
 def test_after_another_boot_and_after_ten_minutes_it_is_measured(
@@ -128,12 +128,12 @@ def test_after_another_boot_and_after_ten_minutes_it_is_measured(
         assert trials(a_run(results)[1]) == 0
         later.setattr(calibrations, "_now_s", lambda: now_s() + calibrations.HOLDS_S + 1)
         _, notes = a_run(results)
-        assert "is not used: it is 10 min old, and holds for 10" in notes[0]
+        assert "is discarded: it is 10 min old, and holds for 10" in notes[0]
     _, notes = a_run(results)  # that one is of the future: no clock to go by
     assert trials(notes) == 3
     monkeypatch.setattr(calibrations, "_boot", lambda host: "another boot")
     _, notes = a_run(results)
-    assert "is not used: boot.dut and 1 more differs" in notes[0]
+    assert "is discarded: boot.dut and 1 more differs" in notes[0]
     assert trials(notes) == 3
 
 

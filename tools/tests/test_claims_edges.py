@@ -51,7 +51,7 @@ def test_two_that_lost_frames_at_the_lowest_load_were_not_limited_by_the_tester(
     ours, theirs = (searched(each, [0.0] * 5, "below-minimum", high=2e3) for each in two())
     found = compare_points(ours, theirs, "ndr_pps")
     assert found
-    assert verdict(found) == "undecided: both figures are bounds, and nothing says which is higher"
+    assert verdict(found) == "undecided: both figures are bounds only, and which is higher is not known"
 
 
 def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
@@ -64,7 +64,7 @@ def test_a_repetition_without_a_good_load_stays_in_the_comparison() -> None:
     found = compare_points(part, searched(theirs, RATE), "ndr_pps")
     assert found
     assert (found.rounds, found.better) == (5, None)
-    assert verdict(found) == "undecided: both figures are bounds, and nothing says which is higher"
+    assert verdict(found) == "undecided: both figures are bounds only, and which is higher is not known"
     none = with_repetitions(ours, [one.model_copy(update=unknown) for one in some])
     alone = compare_points(none, searched(theirs, RATE), "ndr_pps")
     assert alone
@@ -86,7 +86,7 @@ def test_nothing_is_a_multiple_of_nothing() -> None:
     ours, theirs = two()
     found = compare_points(searched(ours, RATE), searched(theirs, [0.0] * 5), "ndr_pps")
     assert found
-    assert verdict(found) == "undecided: ovs-afpacket was 0 in 5 of 5 repetitions, so there is no ratio"
+    assert verdict(found) == "undecided: ovs-afpacket was 0 in 5 of 5 repetitions, so no ratio can be formed"
 
 
 def test_new_flows_stand_for_no_probe() -> None:

@@ -216,4 +216,4 @@ def test_what_is_measured_is_chosen_on_the_command_line(
     study = studies.only_run(results).load().study
     assert [each.title for each in study.forwarders] == ["fake:capacity_pps=2e6,seed=3", "fake"]
     assert (study.repetitions, study.method.duration_s) == (1, 0.1)  # type: ignore[attr-defined]
-    cli("run", path, "--forwarders", " , ").refused("--forwarders: none is named")
+    cli("run", path, "--forwarders", " , ").refused("--forwarders: name at least one")

@@ -820,7 +820,7 @@ def test_a_gate_by_cost(base: run.Cell, new: run.Cell, verdict: str, code: int) 
 def test_what_a_gate_by_cost_says() -> None:
     found = judge_cells(cell(1000, 1), cell(1010, 1), 0.005)
     assert found.sentence == (
-        "slower: the new one's cost of a frame is worse by more than the 0.5 % that are allowed "
+        "slower: the new one's cost of a frame is worse by more than the allowed 0.5 % "
         "(+1.00 %, +0.80 % to +1.20 % over 3 seeds of each)"
     )
     assert "3 emulated guests of each" in forms.markdown(found)

@@ -235,7 +235,7 @@ def test_listed_points_have_defaults_for_what_they_do_not_name() -> None:
         ({"design": {"kind": "random"}}, "design"),
         ({"design": {"kind": "random", "runs": 99}}, "99 runs, but"),
         ({"design": {"kind": "list", "points": [{"threaded_napi": 7}]}}, "threaded_napi=7 is no setting and level"),
-        ({"options": {"vpp": {"x": 1}}}, "options: vpp is none of its forwarders"),
+        ({"options": {"vpp": {"x": 1}}}, "options: vpp is not one of its forwarders"),
         ({"options": {"fake": {"seed": [1, 2]}}}, "both fixed and swept"),
         ({"options": {"fake": {"colour": [1, 2]}}}, "colour"),
         ({"sweep": {"defaults": {"colour": 1}}}, "sweep.defaults: 'colour'"),
@@ -265,7 +265,7 @@ def test_a_dry_run_shows_points_reasons_constraints_and_time(tmp_path: Path, cli
     out = cli("run", path, "--dry-run").out
     for words in (
         "3 points, design factorial (constraints leave out 1 combination)",
-        "unsupported: 2 of them: no such card",
+        "2 unsupported: no such card",
         "3 repetitions of each, 3 in all, 4 s of traffic, about 8 s with starts",
     ):
         assert words in out

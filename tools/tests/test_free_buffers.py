@@ -59,7 +59,7 @@ def test_few_are_not_worth_a_word_many_are_a_remark_and_too_many_a_doubt() -> No
     comparison = compare_points(*summarise(*measured(12_000, 8_928)))
     assert (comparison.blockers, comparison.remarks.count(said.format("8,928"))) == ((), 1)
     doubts = [*doubts_of_one(point_of(12_000, 2_900), "p50_us")]
-    assert doubts == [f"{said.format('2,900')}: later trials may have had none to receive into"]
+    assert doubts == [f"{said.format('2,900')}: later trials may have run out of receive buffers"]
     assert [*remarks_of_one(point_of(12_000, 2_900), "p50_us")] == []
 
 

@@ -278,7 +278,7 @@ def test_a_disk_that_fills_up_ends_the_run_with_what_was_measured(
 
 def test_nothing_measured_leaves_no_run_folder(tmp_path: Path, results: Path, cli: Callable[..., Done]) -> None:
     path = studies.study_file(tmp_path, forwarders="fake:unsupported_reason=no such card")
-    cli("run", path).refused("nothing can be measured here: no such card")
+    cli("run", path).refused("no point of it can be measured here: no such card")
     assert list(results.iterdir()) == []
 
 

@@ -179,3 +179,6 @@ def test_what_changed_on_b_is_said_line_by_line_and_counters_are_none() -> None:
     assert production.without_counters(bridge % "37.63") == production.without_counters(bridge % "108.76")
     assert production.without_counters(show % 1) == production.without_counters(show % 2)
     assert "port 0" in production.without_counters(show % 1)
+    programs = "%d: cgroup_skb  name sd_fw_egress  tag 77\n\tloaded_at x  uid 0\n7: xdp  name theirs  tag 1\n\tuid 0\n"
+    assert production.without_counters(programs % 1) == production.without_counters(programs % 2)
+    assert "theirs" in production.without_counters(programs % 1)

@@ -486,7 +486,7 @@ def test_the_doctor_says_what_a_run_switches_off(
     host.pause = dict.fromkeys(host.pause, "off")
     host.coalesce, host.adaptive = {"rx-usecs": "0"}, {"rx": "off", "tx": "n/a"}
     quiet = [*doctor_ports._pause(host, "p0", by_run), *doctor_ports._moderation(host, "p0", "a0", by_run)]
-    assert [(each.state, each.found) for each in quiet] == [("ok", "off"), ("ok", "held back by no time")]
+    assert [(each.state, each.found) for each in quiet] == [("ok", "off"), ("ok", "no interrupt moderation")]
     queues = doctor_ports._queues(host, "p0", TestbedSpec(name="t", kind="fake", low_latency=by_run))
     said = ("ok", "8 in use, 1 for the time of a run") if by_run else ("advice", "8 in use, the file says 1")
     assert (queues.state, queues.found) == said

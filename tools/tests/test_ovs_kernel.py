@@ -100,7 +100,7 @@ def test_a_datapath_with_ports_of_somebody_else_is_not_removed(ours: tuple[str, 
     host, made = KernelHost(left=True), forwarder("ovs-kernel")
     made.start(on_a_machine(dut_maker(tmp_path)(host)))
     host.ports = ("ovs-system", "br-int", *ours)
-    with pytest.raises(XdplabError, match="B: ovs-system has ports of somebody else, br-int: it is left alone"):
+    with pytest.raises(XdplabError, match="B: ovs-system has ports that xdplab did not make, br-int: it is left alone"):
         made.stop()
     assert host.exits == [()]
     changing = [argv[1:] for argv in host.runs if argv[0] == "ovs-dpctl" and argv[1] != "show"]

@@ -300,7 +300,7 @@ def test_settings_of_the_kernels_driver_and_methods_at_interfaces_are_refused() 
         where = dut(two())
         return refusals.refusal(point, cast(Any, method), forwarder, settings, where, where.ports[0])
 
-    assert "knob rx_ring: it belongs to the kernel's driver; testpmd with a driver of its own" in str(
+    assert "knob rx_ring: it applies to the kernel's driver only; testpmd with a driver of its own" in str(
         reason(rx_ring=512)
     )
     assert "knob" not in str(reason(rx_ring="unset", governor="performance"))

@@ -88,7 +88,7 @@ def test_a_run_of_another_kernel_is_refused_and_stays_as_it_is(half: RunFolder, 
     changed(half, kernel="5.4.0-elsewhere")
     before = {path.name: path.read_bytes() for path in half.path.iterdir()}
     cli("run", "--resume", half.path).refused(
-        f"run {half.name}: it cannot go on here: on testbed fake kernel differs: '5.4.0-elsewhere' when it began",
+        f"run {half.name}: it cannot be resumed: on testbed fake kernel differs: '5.4.0-elsewhere' when it began",
         f"'{os.uname().release}' now; put that back as it was, or start a new run",
     )
     assert {path.name: path.read_bytes() for path in half.path.iterdir()} == before

@@ -77,7 +77,7 @@ def test_one_that_does_not_spares_the_forwarders_core_the_receivers_napi(lab: La
 def test_one_that_ends_while_it_is_looked_at_is_named(lab: Lab) -> None:
     argv = ["sh", "-c", "exit 3 # {port_a} {port_b}"]
     done = lab.run(tester="xdpgen", forwarders=[command(argv)], options=["--allow-program", "sh"])
-    words = "sh: the look at it failed: sh ended with exit code 3; assumed not to redirect by XDP"
+    words = "sh: it could not be inspected: sh ended with exit code 3; assumed not to redirect by XDP"
     assert words in done.out + done.err
     assert "by XDP, as its ports count" not in done.out + done.err
     assert [row["status"] for row in lab.rows()] == ["failed"]
@@ -147,7 +147,7 @@ def test_what_needs_a_way_back_is_refused() -> None:
     tester = make_tester("xdpgen")
     for changes, what in (({"path": "reflect"}, "path reflect"), ({"traffic": {"bidirectional": True}}, "traffic.bid")):
         asked = study(forwarders=[spec], tester="xdpgen", testbed="embedded", **changes)
-        with pytest.raises(InputError, match=f"one_way=true: it lets nothing back, and {what}"):
+        with pytest.raises(InputError, match=f"one_way=true: it forwards one way only, and {what}"):
             make_plan(asked, a_testbed("embedded"), tester)
 
 

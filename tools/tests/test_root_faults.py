@@ -105,7 +105,9 @@ def test_programs_that_are_not_built_are_named(lab: Lab) -> None:
     partly = lab.folder / "bpf"
     partly.mkdir()
     shutil.copy(Path(bpf_folder()) / "xdpgen", partly)
-    lab.run(env={"XDPLAB_BPF_DIR": str(partly)}).refused("nothing can be measured here: bpf/build/xdpfwd is not built")
+    lab.run(env={"XDPLAB_BPF_DIR": str(partly)}).refused(
+        "no point of it can be measured here: bpf/build/xdpfwd is not built"
+    )
     lab.assert_nothing_left()
 
 

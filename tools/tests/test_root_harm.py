@@ -230,7 +230,7 @@ def test_an_interface_belongs_to_one_testbed_whatever_its_folders_are(bench: Ben
     bench.lab.write_testbed(**{name: {"cpus": [0]} for name in "abc"})
     env = {**bench.env, "XDPLAB_STATE": str(bench.folder / "elsewhere")}
     with held_up(bench.lab.testbed, bench.env):
-        xdplab("up", "--testbed", other, env=env).refused("a: a0 is measured with by process", "other `ports`")
+        xdplab("up", "--testbed", other, env=env).refused("a: a0 is in use by a run of process", "other `ports`")
 
 
 def test_a_card_that_was_removed_is_forgotten_when_that_is_said(tmp_path: Path) -> None:

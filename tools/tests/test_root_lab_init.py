@@ -118,7 +118,7 @@ def test_hosts_that_somebody_uses_are_left_alone(bench: Bench) -> None:
     ("offers", "words"),
     [
         ({"far": ["d1"]}, ["a cable between far and forwarder is missing", "far d1 faces tester d0",
-                           "forwarder b1 reaches nothing that was offered"]),
+                           "forwarder b1 is not cabled to any interface that was offered"]),
         ({"tester": ["d0"]}, ["a cable between tester and forwarder is missing", "far d1"]),
         ({"forwarder": ["b0", "mgmt"]}, ["forwarder: mgmt has address", "no frame is sent from it", "--force"]),
         ({"forwarder": ["b0", "b7"]}, ["forwarder: no interface 'b7'", "b1 (veth"]),

@@ -82,7 +82,7 @@ def test_a_run_after_kill_9_needs_no_down(lab: Lab) -> None:
     process.kill()
     finish(process)
     done = lab.run()
-    assert f"left by a killed run: namespace xdplab-{lab.tag}-A removed" in done.err
+    assert f"not restored after a killed run: namespace xdplab-{lab.tag}-A removed" in done.err
     assert [row["status"] for row in lab.rows()] == ["ok"]
     lab.assert_nothing_left()
 
@@ -114,7 +114,7 @@ def test_two_testbeds_do_not_measure_on_the_same_cpu() -> None:
     testbed = EmbeddedTestbed(spec)
     first: Held[int] = Held(CPU)
     assert first.hold([testbed.cpus[1]]) is None
-    words = f"testbed second: CPU {testbed.cpus[1]} is measured with by process {os.getpid()}; wait for it, or give"
+    words = f"testbed second: CPU {testbed.cpus[1]} is in use by a run of process {os.getpid()}; wait for it, or give"
     with pytest.raises(InputError, match=words):
         testbed.up()
     assert not TestbedLock("second").path.exists()

@@ -68,7 +68,9 @@ def link(login: Login, monkeypatch: pytest.MonkeyPatch, **spec: Any) -> AgentLin
 )
 def test_a_shell_that_talks_before_the_agent_is_reported(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        with pytest.raises(InputError, match=r"dut: its shell says .* instead of the agent's answer; what ~/\.bashrc"):
+        with pytest.raises(
+            InputError, match=r"dut: its login shell prints .* before the agent answers; what ~/\.bashrc"
+        ):
             await link(Login(said, HELLO), monkeypatch).open()
 
     asyncio.run(asyncio.wait_for(scenario(), 5))

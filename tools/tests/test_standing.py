@@ -66,7 +66,7 @@ def test_no_measurable_difference_lies_within_a_tenth() -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_three_repetitions_name_nobody(count: int) -> None:
     found = reported(rates({"one": [1.0] * count, "two": [12_000.0] * 5}))
-    words = f"xdplab names no winner: {count} of the 3 rounds that an interval needs: ask for more."
+    words = f"xdplab names no winner: {count} of the 3 rounds that an interval needs: raise repetitions."
     assert found == Answer(sentence=words, decided=False)
 
 
@@ -74,7 +74,7 @@ def test_who_took_all_that_was_sent_is_not_put_behind() -> None:
     limited = rates({"one": [0.645, 0.644, 0.646, 0.645]}, sent_pps=0.645e6)
     free = rates({"two": [2.0, 2.1, 1.9, 2.0]})
     found = reported([*limited, *free])
-    words = "one (at least 0.645 Mpps) took all that the tester sent, so the tester was the limit."
+    words = "one (at least 0.645 Mpps) kept up with all that the tester sent, so the tester was the limit."
     assert found == Answer(sentence=f"xdplab names no winner: {words}", decided=False)
     assert not reported(
         [*limited[:2], *rates({"one": [0.645] * 4})[2:], *free]
@@ -90,7 +90,7 @@ def test_points_that_failed_or_have_too_few_rounds_are_named_and_rank_nowhere() 
     others = rates({"two": [2.0] * 4, "three": [1.0] * 4})
     failed = micro.trial(micro.point(TWO, "two", workload="l2fwd"), None, status="failed", reason="it fell over")
     found = reported([*few, *others, failed])
-    why = "2 of the 3 rounds that an interval needs: ask for more"
+    why = "2 of the 3 rounds that an interval needs: raise repetitions"
     # nobody is ahead of one whose median is better, however little is known of it
     assert found.sentence == "rxdrop: undecided between two (2 Mpps) and one (9 Mpps); two is ahead of three (1 Mpps)."
     assert found.details == (f"No statement about one: {why}.", "Failed: l2fwd: two.")

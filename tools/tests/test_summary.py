@@ -45,7 +45,7 @@ def test_what_the_machine_took_away_excludes_nothing() -> None:
 @pytest.mark.parametrize(
     ("trials", "run", "status", "reason"),
     [
-        ([], {}, "not measured", "the run has not measured it yet"),
+        ([], {}, "not measured", "not measured yet"),
         ([], {"ended_early": "ended by SIGINT"}, "not measured", "ended by SIGINT"),
         ([], {"unsupported": {A.id: "no such card"}}, "unsupported", "no such card"),
         ([trial(A, 0, status="failed", reason="it broke")], {}, "failed", "it broke"),
@@ -130,7 +130,7 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
         *[trial(A, n, [us]) for n, us in enumerate((1200, 1200, 1300, 1200, 1400))], *steadier
     )
     record = run_record(A)
-    assert answer(record, summarise(record, [])).sentence == "No answer: nothing to compare with in this run."
+    assert answer(record, summarise(record, [])).sentence == "No answer: this run has one forwarder only."
     swept = run_record(*(point("fake:seed=1", probe_pps=1000.0 + n) for n in range(6)))
     assert "`xdplab analyse`" in answer(swept, summarise(swept, [])).sentence
 

@@ -62,7 +62,9 @@ def test_departures_are_of_a_load() -> None:
 
 def test_fewer_flows_than_rules_do_not_meet_all() -> None:
     study = studies.study(pipeline="route:1000", traffic={"rule_match": "all", "flows": 999})
-    with pytest.raises(InputError, match="999 flows do not meet all of pipeline route:1000: give 1,000 or more"):
+    with pytest.raises(
+        InputError, match="999 flows do not exercise all rules of pipeline route:1000: give 1,000 or more"
+    ):
         make_plan(study, studies.a_testbed(), make_tester(study.tester))
 
 

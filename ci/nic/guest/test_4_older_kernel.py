@@ -124,7 +124,7 @@ def test_the_kernel_s_datapath_does_pipelines_to_the_byte(tmp_path: Path) -> Non
     run = measured(tmp_path, forwarders=["ovs-kernel"], pipeline=[*asked, "vxlan"], knobs={})
     found = {row.pipeline: row for row in summarise(run.load(), run.trials())}
     assert {name: found[name].status for name in asked} == dict.fromkeys(asked, "ok")
-    assert "does not do pipeline vxlan" in found["vxlan"].reason
+    assert "does not support pipeline vxlan" in found["vxlan"].reason
     assert [each.increments["datapath"]["hit"] > 90 for each in run.trials() if each.result] == [True] * len(asked)
 
 
@@ -139,7 +139,7 @@ def test_the_datapath_of_another_open_vswitch_stays() -> None:
     for name in ("br-int", "xdplab0"):
         dpctl("add-if", DATAPATH, f"{name},type=internal")
     assert "ovs-system" in (who_has(host, made.name, made.own_links) or "")
-    why = "ovs-system has ports of somebody else, br-int: it is left alone"
+    why = "ovs-system has ports that xdplab did not make, br-int: it is left alone"
     assert [remove_link(host, DATAPATH, made.own_links) for _ in range(2)] == [why] * 2
     assert datapath_ports(dpctl("show")) == {"br-int"}
     assert "xdplab0" not in link_names(host)

@@ -183,7 +183,7 @@ def _lost(rounds: Sequence[Round], metric: str, titles: tuple[str, str]) -> tupl
     return (f"a lost frame is the {figure(metric).name} of {' and of '.join(lost)}",) if lost else ()
 
 
-_UNORDERED = ("both figures are bounds, and nothing says which is higher",)
+_UNORDERED = ("both figures are bounds only, and which is higher is not known",)
 
 
 def _ends(one: RepetitionFigures, metric: str) -> tuple[float, float]:

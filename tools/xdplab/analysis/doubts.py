@@ -16,7 +16,7 @@ from xdplab.stats.interval import MIN_ROUNDS
 MIN_ACHIEVED = 0.95
 #: Shares of the free buffers: a fall that is told of, and what must be left.
 _BUFFERS_FELL, _BUFFERS_LEFT = 0.03, 0.25
-_ADVICE = "ask for less, or repeat on a quieter machine"
+_ADVICE = "lower the load, or repeat on an idle machine"
 
 
 class Doubts(NamedTuple):
@@ -35,7 +35,7 @@ def doubts_of(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]],
         zeros = sum(one.value(metric) == 0 and one.figures[metric].high == 0 for one in figures)
         if figure(metric).more and zeros:
             many = f"{zeros} of {len(figures)} repetitions"
-            blockers.append(f"{side.forwarder} was 0 in {many}, so there is no ratio")
+            blockers.append(f"{side.forwarder} was 0 in {many}, so no ratio can be formed")
         if figure(metric).at_load:
             short = [*_of_load(side, figures)]
             if len(sides) > 1 and _sent_alike(sides):  # both fell short of it, and were measured at the same load
@@ -50,7 +50,7 @@ def doubts_of(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]],
         blockers += _of_loads(sides)
     fewest = min(len(figures) for _, figures in sides)
     if fewest < MIN_ROUNDS:  # what another run would not change comes first
-        blockers.append(f"{fewest} of the {MIN_ROUNDS} rounds that an interval needs: ask for more")
+        blockers.append(f"{fewest} of the {MIN_ROUNDS} rounds that an interval needs: raise repetitions")
     return Doubts(tuple(blockers), tuple(remarks))
 
 
@@ -113,7 +113,7 @@ def repetitions_without_samples(side: PointSummary) -> int:
 def _of_side(side: PointSummary, figures: Sequence[RepetitionFigures], metric: str) -> Iterator[str]:
     if side.failed:
         yield f"{side.forwarder} failed in {side.failed} of {max(side.planned, side.begun)} repetitions: {side.reason}"
-    yield from (f"{each}: later trials may have had none to receive into" for each in _of_buffers(side, scarce=True))
+    yield from (f"{each}: later trials may have run out of receive buffers" for each in _of_buffers(side, scarce=True))
     if side.beyond_window:
         late = f"{number_of(side.beyond_window, 'frame')} of {side.forwarder}'s arrived too late to be distinguished"
         yield f"{late} from copies, and are counted as lost"

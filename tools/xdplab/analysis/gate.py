@@ -97,7 +97,7 @@ class GateResult(Model):
             return f"{self.verdict}: {self.reason}"
         name, allowed = self.figure, percent(self.max_slowdown)
         says = {
-            "slower": f"the new one's {name} is worse by more than the {allowed} that are allowed",
+            "slower": f"the new one's {name} is worse by more than the allowed {allowed}",
             "pass": f"the new one's {name} is not worse by more than {allowed}",
         }
         said = says.get(self.verdict, f"whether it is worse by over {allowed}")
@@ -106,7 +106,7 @@ class GateResult(Model):
     @property
     def _interval(self) -> str:
         if self.slowdown is None:
-            return "no pair of repetitions yet"
+            return "no repetition of both builds yet"
         digits = 2 if self.seeds else 1  # an instruction of some thousand
         change = _change(self.slowdown, digits)
         low, high = (_change(end, digits) if end is not None else "unknown" for end in (self.low, self.high))
@@ -154,7 +154,7 @@ def judge_gate(run: Run, names: tuple[str, str], metric: str, max_slowdown: floa
         if point.status == "unsupported":
             return found.model_copy(update={"verdict": "unsupported", "reason": f"{name}: {point.reason}"})
     if fault := _fault(base, names[0]):
-        return found.model_copy(update={"reason": f"the base itself is broken: {fault}"})
+        return found.model_copy(update={"reason": f"the base build fails as well: {fault}"})
     if fault := _fault(new, names[1]):
         return found.model_copy(update={"verdict": "broken", "reason": fault})
     compared = compare_points(new, base, metric)

@@ -47,5 +47,5 @@ def chosen_forwarders(text: str, there: Iterable[Any]) -> list[Any]:
     by_label = {each["label"]: each for each in there if isinstance(each, dict) and each.get("label")}
     names = [text] if text in by_label else [*split_forwarders(text)]
     if not names:
-        raise InputError("--forwarders: none is named")
+        raise InputError("--forwarders: name at least one")
     return [by_label.get(name, name) for name in names]

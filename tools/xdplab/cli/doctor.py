@@ -25,14 +25,14 @@ def study_checks(prepared: Prepared) -> list[Check]:
     """What this study needs: a row for each of its forwarders, by what a dry run asks (`runner.refusals`)."""
     found = survey(prepared, Listener())
     if isinstance(found, str):
-        return [check(prepared.study.name, False, found, "see there")]
+        return [check(prepared.study.name, False, found, "see the reason")]
     rows = []
     for title in dict.fromkeys(point.title for point in prepared.plan.points):
         own = [point.id for point in prepared.plan.points if point.title == title]
         reasons = list(dict.fromkeys(found[point_id] for point_id in own if point_id in found))
         command = re.search(r"`([^`]+)`", " ".join(reasons))
         text = "; ".join(reasons) or f"{len(own)} of {len(own)} points can be measured"
-        rows.append(check(title, not reasons, text, command[1] if command else "see there", required=False))
+        rows.append(check(title, not reasons, text, command[1] if command else "see the reason", required=False))
     return rows
 
 
@@ -81,7 +81,7 @@ def _lock(spec: TestbedSpec) -> Check:
     except PermissionError as exc:
         return check("testbed", False, f"{exc.filename}: owned by another user, so not visible", "run it with sudo")
     dirty = bool(left.get("netns") or left.get("settings"))
-    return check("testbed", not dirty, "left by a killed run" if dirty else "free", "xdplab restore")
+    return check("testbed", not dirty, "not restored after a killed run" if dirty else "free", "xdplab restore")
 
 
 def _program(name: str) -> Check:

@@ -19,7 +19,14 @@ def hosts_checks(spec: TestbedSpec) -> list[Check]:
         return [check("testbed", False, str(exc), "wait for it, or `xdplab restore --testbed` with this file")]
     try:
         left = bool(testbed.lock.state())
-        found = [check("testbed", not left, "left by a killed run" if left else "free", "xdplab restore --testbed ...")]
+        found = [
+            check(
+                "testbed",
+                not left,
+                "not restored after a killed run" if left else "free",
+                "xdplab restore --testbed ...",
+            )
+        ]
         found += _each_host(testbed, with_ports=not left)
     finally:
         testbed.lock.release()

@@ -57,7 +57,7 @@ def _as_stated(host: Host, role: str, ifname: str, given: PortSpec, link: dict[s
 
 def _free(host: Host, ifname: str) -> Check:
     needs = who_needs(host, ifname)
-    return check(f"{ifname} use", not needs, needed(needs) or "nobody needs it", how_freed(needs), host=host.name)
+    return check(f"{ifname} use", not needs, needed(needs) or "not in use", how_freed(needs), host=host.name)
 
 
 def _queues(host: Host, ifname: str, spec: TestbedSpec) -> Check:
@@ -120,7 +120,7 @@ def setting_checks(own: LowLatency, ports: Mapping[str, Port]) -> list[Check]:
 def _settings(port: Port, settings: Mapping[str, str]) -> Check:
     refused = [why for why in settings.values() if why.startswith((NOT_SET, NOT_IN_FORCE))]
     found = "; ".join(refused) or ", ".join(f"{knob} {value}" for knob, value in settings.items())
-    fix = f"a run does without; set it on {port.ifname} by hand, or stop what changes it"
+    fix = f"the run goes on without it; set it on {port.ifname} yourself, or stop the service that changes it"
     name = f"{port.ifname} settings of a run"
     return check(name, not refused, found, fix, required=False, host=port.host.name, otherwise="advice")
 
@@ -131,7 +131,13 @@ def _pause(host: Host, ifname: str, by_run: bool) -> list[Check]:
     if not text:
         return []
     on = pause_on(text)
-    found = "off" if not on else "on, off for the time of a run" if by_run else "on: slow the sender, hide losses"
+    found = (
+        "off"
+        if not on
+        else "on, off for the time of a run"
+        if by_run
+        else "on: pause frames slow the sender and hide losses"
+    )
     fix = f"low_latency: true in the testbed file, or ethtool -A {ifname} autoneg off rx off tx off"
     good = by_run or not on
     return [check(f"{ifname} pause frames", good, found, fix, required=False, host=host.name, otherwise="advice")]
@@ -145,7 +151,7 @@ def _moderation(host: Host, ifname: str, role: str, by_run: bool) -> list[Check]
     if not text:
         return []
     held = ", ".join([*usecs, *(line.lower() for line in adaptive)])
-    found = f"{held}, none for the time of a run" if held and by_run else held or "held back by no time"
+    found = f"{held}, none for the time of a run" if held and by_run else held or "no interrupt moderation"
     fix = f"low_latency: true in the testbed file, or ethtool -C {ifname} adaptive-rx off rx-usecs 0 tx-usecs 0"
     good = by_run or not held
     return [check(f"{ifname} interrupts", good, found, fix, required=False, host=host.name, otherwise="advice")]
@@ -193,5 +199,5 @@ def _cable(testbed: HostsTestbed, left: str, right: str, heard: dict[str, set[st
         if reached:
             facts.append(f"{ends[role]} reaches {', '.join(ends[each] for each in reached)}")
         elif other not in heard[role]:
-            facts.append(f"{ends[role]} reaches no port of the file")
+            facts.append(f"{ends[role]} is not cabled to any port of the testbed file")
     return check(name, False, "; ".join(facts), "move the cables, or exchange the ifnames in the testbed file")

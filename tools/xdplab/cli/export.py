@@ -24,7 +24,7 @@ class Form(StrEnum):
 
 def export(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
-    form: Annotated[Form, typer.Option("--format", help="of what is written")] = Form.CSV,
+    form: Annotated[Form, typer.Option("--format", help="output format")] = Form.CSV,
     out: Annotated[Path | None, typer.Option("-o", "--output", help="file (default: stdout)")] = None,
     results: ResultsThere = None,
 ) -> None:

@@ -65,8 +65,8 @@ def run(
     ] = None,
     testbed: Annotated[str | None, typer.Option(help="testbed name or file instead of the study's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
-    resume: Annotated[str | None, typer.Option("--resume", help="go on with this run folder")] = None,
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="use no earlier calibration of the tester")] = False,
+    resume: Annotated[str | None, typer.Option("--resume", help="resume the run in this folder")] = None,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="calibrate the tester anew")] = False,
     until_decided: Annotated[
         bool, typer.Option("--until-decided", help="up to four times as many rounds, until the answer is decided")
     ] = False,
@@ -223,7 +223,8 @@ def up(testbed: Testbed = "embedded") -> None:
 def restore(
     testbed: Testbed = "embedded",
     force: Annotated[
-        bool, typer.Option("--force", help="also what somebody has changed since, and ports that somebody needs by now")
+        bool,
+        typer.Option("--force", help="also restore what was changed since the run, and ports that are in use by now"),
     ] = False,
     forget: Annotated[
         list[str] | None, typer.Option("--forget", metavar="ROLE", help="a port whose card is gone, such as b1")

@@ -16,7 +16,7 @@ class _Command(TyperCommand):
         order = self.make_parser(ctx).parse_args(args=list(args))[2]
         for param, often in Counter(order).items():
             if often > 1 and isinstance(param, TyperOption) and not (param.multiple or param.is_flag or param.count):
-                ctx.fail(f"{param.opts[-1]} is given {often} times and takes one value: {param.help}")
+                ctx.fail(f"{param.opts[-1]} is given {often} times, and takes one value: {param.help}")
         return super().parse_args(ctx, args)
 
 

@@ -53,7 +53,7 @@ def listed(kind: str | None) -> str:
         parts = list(_KINDS[each]())
         width = max((len(part.name) for part in parts), default=0)
         found += [f"{each}:", *(f"  {part.name:<{width}}  {_first(part.text)}" for part in parts), ""]
-    return "\n".join([*found, "`xdplab explain NAME` tells more of each."])
+    return "\n".join([*found, "`xdplab explain NAME` has more of each."])
 
 
 def explained(name: str) -> str:
@@ -66,7 +66,7 @@ def explained(name: str) -> str:
     found = [part for part in parts if part.name == name]
     if not found:
         close = meant(name, [part.name for part in parts])
-        raise InputError(f"explain: nothing is called {name!r}{close}; `xdplab list` names all")
+        raise InputError(f"explain: unknown name {name!r}{close}; `xdplab list` names all")
     return "\n\n".join(_described(part) for part in found)
 
 

@@ -38,8 +38,8 @@ def plan_table(
     left_out = f" (constraints leave out {number_of(plan.left_out, 'combination')})" if plan.left_out else ""
     lines.append(f"{number_of(len(plan.points), 'point')}, design {study.design.kind}{left_out}")
     if isinstance(unsupported, str):
-        lines.append(f"unsupported points: not looked for: {unsupported}")
-    lines += [f"unsupported: {count} of them: {reason}" for reason, count in Counter(reasons.values()).most_common()]
+        lines.append(f"unsupported points: not checked: {unsupported}")
+    lines += [f"{count} unsupported: {reason}" for reason, count in Counter(reasons.values()).most_common()]
     still = f"{len(left)} of them still to do, " if done else ""
     lines.append(
         f"{number_of(study.repetitions, 'repetition')} of each, {len(possible)} in all, {still}"

@@ -62,7 +62,7 @@ def show(
 def report(
     run: Annotated[str, typer.Argument(help="run folder or its name")] = "latest",
     sheet: Annotated[bool, typer.Option("--sheet", help="make a sheet to sign, sheet.pdf, instead")] = False,
-    operator: Annotated[str, typer.Option("--operator", help="of the sheet: who is responsible for the test")] = "",
+    operator: Annotated[str, typer.Option("--operator", help="who is responsible for the test, on the sheet")] = "",
     results: ResultsThere = None,
 ) -> None:
     """Draw the report of a run again, or make a sheet to sign of it.

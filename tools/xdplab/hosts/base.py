@@ -43,7 +43,7 @@ class Completed:
 def in_use(what: str, key: str, pid: int) -> str:
     """The message about what another testbed measures with; `pid` 0: its process cannot be seen."""
     who = f"process {pid}" if pid else "a process of another container"
-    return f"{what} is measured with by {who}; wait for it, or give this testbed other `{key}` in its file"
+    return f"{what} is in use by a run of {who}; wait for it, or give this testbed other `{key}` in its file"
 
 
 class Host(Machine):

@@ -118,7 +118,7 @@ def remove_link(host: Host, name: str, ours: Collection[str]) -> str:
     if theirs := sorted(ports.difference(ours)):
         if left := sorted(ports.intersection(ours)):
             host.run(["ovs-dpctl", "del-if", name, *left])
-        return f"{name} has ports of somebody else, {', '.join(theirs)}: it is left alone"
+        return f"{name} has ports that xdplab did not make, {', '.join(theirs)}: it is left alone"
     host.run(["ovs-dpctl", "del-dp", name])
     return ""
 
@@ -161,7 +161,7 @@ def xdp_held(host: Host, ifname: str, prog_id: int) -> str:
     if files:
         return f": a bpf_link is pinned at {' and '.join(files)}; `rm {' '.join(files)}` detaches it"
     if users:
-        return f": process {' and '.join(users)} holds its bpf_link; it goes when that ends"
+        return f": process {' and '.join(users)} holds its bpf_link; it is detached when that process exits"
     return ": a bpf_link holds it; `bpftool link detach id` detaches it" if links else ""
 
 

@@ -59,7 +59,7 @@ def _await(work: Coroutine[Any, Any, _T]) -> _T:
 
     if sys.is_finalizing():  # the loop's thread has ended, and nothing would ever be answered
         work.close()
-        raise LinkLost("the connections have ended with the interpreter")
+        raise LinkLost("the connections to hosts are closed: xdplab is ending")
     future = asyncio.run_coroutine_threadsafe(work, _event_loop())
     try:
         return future.result()
@@ -254,7 +254,7 @@ class SshHost(Host):
         if data not in self._programs:
             there = _await(self._link.put(path.name, data))
             if self.sha256(there) != hashlib.sha256(data).hexdigest():
-                raise XdplabError(f"{self.name}: {there} is not what was put there")
+                raise XdplabError(f"{self.name}: {there} differs from what was uploaded")
             self._programs[data] = there
         return self._programs[data]
 

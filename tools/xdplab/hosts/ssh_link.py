@@ -181,7 +181,7 @@ class AgentLink:
         facts = _object(line)
         if facts is None:
             shell = plain(line.decode("utf-8", "replace").strip())[:80]
-            raise InputError(f"{self._name}: its shell says {shell!r} instead of the agent's answer; {SILENT_SHELL}")
+            raise InputError(f"{self._name}: its login shell prints {shell!r} before the agent answers; {SILENT_SHELL}")
         if "error" in facts:
             raise InputError(f"{self._name}: {plain(str(facts['error']))}")
         return checked_facts(facts, self._name)

@@ -33,7 +33,7 @@ class _BusySysctl(_SystemKnob):
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The kernel must have been built with busy polling."""
         found = context.machine.run(["test", "-w", self.file], check=False)
-        return f"{self.name}: {self.file} is not there, or not ours to write" if found.returncode else None
+        return f"{self.name}: {self.file} does not exist or cannot be written" if found.returncode else None
 
     def read(self, context: KnobContext) -> int:
         return int(context.machine.read(self.file))
@@ -120,7 +120,7 @@ class CpuDmaLatency(_SystemKnob):
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
         """The file must be there, and cpuidle, which obeys it."""
         if context.machine.run(["test", "-w", self._FILE], check=False).returncode:
-            return f"{self.name}: {self._FILE} is not there, or not ours to write"
+            return f"{self.name}: {self._FILE} does not exist or cannot be written"
         missing = _no_cpuidle(context.machine)
         return f"{self.name}: {missing}" if missing else None
 
@@ -140,7 +140,7 @@ class CpuDmaLatency(_SystemKnob):
         """The smallest of all that is asked for holds."""
         present = self.read(context)
         if present != int(value):
-            raise Unsupported(f"{self.name}: {present} us holds after {value} was asked for")
+            raise Unsupported(f"{self.name}: {present} us is in force after {value} was requested")
 
     def restore(self, context: KnobContext, saved: Any) -> None:
         """Close the file; after kill -9 the kernel has done so."""
@@ -158,7 +158,7 @@ class Governor(_FilesKnob):
 
     def check(self, value: Scalar) -> str:
         if not re.fullmatch(r"[a-z_]+", str(value)):
-            raise InputError(f"knob {self.name}: {value!r} is no governor's name")
+            raise InputError(f"knob {self.name}: {value!r} is not the name of a governor")
         return str(value)
 
     def unsupported(self, context: KnobContext, value: Scalar) -> str | None:
@@ -254,4 +254,4 @@ class DdioWays(_SystemKnob):
 def _no_cpuidle(host: Host) -> str | None:
     """Why sleep states cannot be steered here; None when they can."""
     found = host.run(["cat", f"{_CPU}/cpuidle/current_driver"], check=False).stdout.strip()
-    return None if found not in ("", "none") else "no cpuidle driver here: sleep states are the hypervisor's"
+    return None if found not in ("", "none") else "no cpuidle driver here: the hypervisor controls sleep states"

@@ -143,7 +143,7 @@ class StudySpec(Model):
         for title in self.answer or ():
             if title not in titles:
                 raise InputError(
-                    f"study {self.name}: answer: {title!r} is none of its forwarders{meant(title, titles)}"
+                    f"study {self.name}: answer: {title!r} is not one of its forwarders{meant(title, titles)}"
                 )
 
     def check_references(self) -> None:

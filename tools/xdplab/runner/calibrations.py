@@ -77,7 +77,7 @@ class Calibrations:
             stale = _stale(kept[name], on)
             if stale is None:
                 return kept[name].calibration.model_copy(update={"reused": True})
-            self._note(f"tester {tester.name}: its calibration {_when(kept[name].calibration)} is not used: {stale}")
+            self._note(f"tester {tester.name}: its calibration {_when(kept[name].calibration)} is discarded: {stale}")
         found, disturbed = self._measured(measure)
         if disturbed:
             self._note(f"tester {tester.name}: its calibration holds for this run only: {disturbed}")
@@ -118,7 +118,7 @@ class Calibrations:
         try:
             return _kept(self._path)
         except (OSError, ValueError, AttributeError, ValidationError):
-            self._note(f"{self._path}: cannot be understood, and is written again")
+            self._note(f"{self._path}: is unreadable, and is written anew")
             return {}
 
     def _write(self, kept: Mapping[str, CachedCalibration]) -> None:

@@ -103,7 +103,7 @@ def _blocks(study: StudySpec) -> list[Block]:
         knobs[name] = tuple(value if value == UNSET else knob.check(value) for value in values)
     unknown = sorted(set(study.options) - {forwarder.name for forwarder in study.all_forwarders})
     if unknown:
-        raise InputError(f"study {study.name}: options: {unknown[0]} is none of its forwarders")
+        raise InputError(f"study {study.name}: options: {unknown[0]} is not one of its forwarders")
     defaults = study.sweep.defaults if study.sweep else {}
     blocks = []
     for number, forwarder in enumerate(study.all_forwarders):
@@ -146,7 +146,7 @@ def _listed(number: int, point: Mapping[str, Scalar], blocks: Sequence[Block]) -
             continue
         value = next((each for each in block.levels.get(full or "", ()) if same_level(each, level)), None)
         if full is None or value is None:
-            raise InputError(f"design: point {number}: {name}={level} is no setting and level of the study")
+            raise InputError(f"design: point {number}: {name}={level} is not a setting and level of the study")
         found[full] = value
     return block.forwarder, found
 

@@ -55,7 +55,7 @@ def redirects_by_xdp(
         found = [_by_xdp(port.host, port.ifname) for port in dut.ports] != before
         result = f"{'redirects' if found else 'does not redirect'} by XDP, as its ports count"
         if why:
-            result = f"the look at it failed: {why}; assumed {'' if found else 'not '}to redirect by XDP"
+            result = f"it could not be inspected: {why}; assumed {'' if found else 'not '}to redirect by XDP"
         note(f"{point.forwarder.title}: {result}")
         return found
     finally:

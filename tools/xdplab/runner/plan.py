@@ -90,10 +90,12 @@ def make_plan(study: StudySpec, testbed: TestbedSpec, *testers: Tester) -> Plan:
     study = study.on(testbed)
     found, left_out = _points(study, method)
     if not found:
-        raise InputError(f"study {study.name}: its method has nothing to measure for its forwarders")
+        raise InputError(f"study {study.name}: its method can measure none of its forwarders")
     points = tuple(found)
     if len({point.id for point in points}) < len(points):
-        raise InputError(f"study {study.name}: a point is there twice; give forwarders that differ a label each")
+        raise InputError(
+            f"study {study.name}: a point occurs twice; give each variant of a forwarder a label of its own"
+        )
     shares = [point.traffic.probe_pps for point in points if isinstance(point.traffic.probe_pps, str)]
     if shares and len(study.all_testers) > 1:
         raise InputError(
@@ -210,14 +212,16 @@ def _loads(study: StudySpec) -> list[TrafficSpec]:
 def _check_reality(testbed: TestbedSpec, part: str, simulated: bool, fake: bool) -> None:
     if simulated != fake:
         kind = "simulated" if simulated else "real"
-        raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; the two cannot be combined")
+        raise InputError(f"{part} is {kind} and testbed {testbed.name} is {testbed.kind}; they cannot be used together")
 
 
 def _check_ways(point: Point, forwarder: Forwarder[Any]) -> None:
     both = point.path is not Path.THROUGH or point.traffic.bidirectional
     if forwarder.one_way and both:
         how = "traffic.bidirectional" if point.path is Path.THROUGH else f"path {point.path}"
-        raise InputError(f"forwarder {point.forwarder.title}: one_way=true: it lets nothing back, and {how} needs that")
+        raise InputError(
+            f"forwarder {point.forwarder.title}: one_way=true: it forwards one way only, and {how} needs replies"
+        )
 
 
 def _check_device(testbed: TestbedSpec, forwarder: Forwarder[Any]) -> None:
@@ -263,8 +267,8 @@ def _check_pipeline(point: Point, tester: Tester) -> None:
     traffic, pipeline = point.traffic, point.pipeline
     if traffic.rule_match == "all" and traffic.flows < pipeline.rules:
         raise InputError(
-            f"traffic.flows: {traffic.flows:,} flows do not meet all of pipeline {pipeline}: give {pipeline.rules:,} "
-            "or more, or rule_match: last"
+            f"traffic.flows: {traffic.flows:,} flows do not exercise all rules of pipeline {pipeline}: give "
+            f"{pipeline.rules:,} or more, or rule_match: last"
         )
     if traffic.rule_match == "all" and traffic.flows > pipeline.rules * PORTS:
         raise InputError(

@@ -192,7 +192,7 @@ def _of_point(testbed: Testbed, done: list[str], steps: Steps, *, held: bool) ->
         return
     if testbed.lock.rebooted(testbed.system):
         testbed.lock.remember(settings={})
-        done.append(f"{', '.join(left)}: {testbed.system.name} was restarted since, which reset it")
+        done.append(f"{', '.join(left)}: {testbed.system.name} was rebooted since, which reset it")
         return
     context, knobs = _point(testbed, steps, held=held)
 

@@ -54,7 +54,7 @@ def _of_no_port(point: Point, method: Method[Any], forwarder: Forwarder[Any]) ->
         driver = f"{name} with a driver of its own for its ports"
         if method.at_interfaces:
             return f"method {method.name} needs interfaces of the kernel, and {driver} leaves none"
-        return at_ports and f"knob {at_ports}: it belongs to the kernel's driver; {driver} has settings of its own"
+        return at_ports and f"knob {at_ports}: it applies to the kernel's driver only; {driver} has settings of its own"
     if forwarder.external:
         known = next((knob for knob, value in point.knobs.items() if value != UNSET), None)
         return known and f"knob {known}: nothing is set on a device that xdplab did not start"
@@ -81,7 +81,8 @@ def _of_work(point: Point, method: Method[Any], forwarder: Forwarder[Any], dut: 
     if client.trex is not None and dut.pipeline.kind != "cross":
         return f"pipeline {dut.pipeline.kind} is proven with frames at interfaces of A and C, whose cards are TRex's"
     if forwarder.pipelines and dut.pipeline.kind not in forwarder.pipelines:
-        return f"{forwarder.name} does not do pipeline {dut.pipeline.kind}; it does {', '.join(forwarder.pipelines)}"
+        supported = ", ".join(forwarder.pipelines)
+        return f"{forwarder.name} does not support pipeline {dut.pipeline.kind}; supported: {supported}"
     if dut.pipeline.pods > len(dut.pods) and not forwarder.simulated:
         return f"pipeline {dut.pipeline}: containers are namespaces of this machine, which the embedded testbed builds"
     lasting = any(port.lasting for port in dut.ports)

@@ -45,7 +45,7 @@ def resumed(earlier: RunRecord, now: RunRecord) -> RunRecord:
         was, became = changed[first]
         others = f"; so do {', '.join(more)}" if more else ""
         raise InputError(
-            f"run {earlier.run_id}: it cannot go on here: on testbed {now.testbed.name} {first} differs: {was!r} when "
+            f"run {earlier.run_id}: it cannot be resumed: on testbed {now.testbed.name} {first} differs: {was!r} when "
             f"it began, {became!r} now{others}; put that back as it was, or start a new run"
         )
     part = Resumption(started=now.started, differences=changed)

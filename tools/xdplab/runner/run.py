@@ -310,7 +310,7 @@ class StudyRun:
             self._listener.note(f"points are measured one after another: {alone}")
         if not order and not self._job.earlier:
             reasons = "; ".join(sorted(set(self._unsupported.values())))
-            raise NothingMeasurable(f"study {self._study.name}: nothing can be measured here: {reasons}")
+            raise NothingMeasurable(f"study {self._study.name}: no point of it can be measured here: {reasons}")
         left_s = self._plan.seconds(order)
         self._listener.begin(self._plan, len(order), left_s)
         began = time.monotonic()
@@ -426,7 +426,7 @@ class StudyRun:
                         repetition=repetition.number,
                         purpose="end",
                         status="failed",
-                        reason=f"{again}, also when it was repeated",
+                        reason=f"{again}, again after one more try",
                         started=started,
                     )
                 )

@@ -407,7 +407,7 @@ class PointSession:
             self._emit(record)
         elif record.asked != spec:
             raise JournalFailed(
-                f"trial {self._trials} of the journal was another one: its study has changed; start again"
+                f"trial {self._trials} of the journal is another one: the study has changed since; start again"
             )
         self._trials += 1
         self.sender_full = record.sender_full
@@ -625,7 +625,7 @@ class PointSession:
             failed = steps.error
             if failed is None:
                 return lost
-        raise HostLost(f"{', '.join(lost)}: the connection is lost each time; `xdplab restore` puts back what is left")
+        raise HostLost(f"{', '.join(lost)}: the connection keeps breaking; `xdplab restore` puts back what is left")
 
     def _put_back(self, steps: Steps, *, fresh: bool) -> None:
         """Stop, give the ports back as they were, restore, remove its folder.

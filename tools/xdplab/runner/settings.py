@@ -94,7 +94,9 @@ class Settings:
         context = self._before
         for ifname, found in make_knob("flow_steering").read(context).items():
             if found["rules"]:
-                raise Unsupported(f"{ifname} has rules for flows, which go with the kernel's driver and do not return")
+                raise Unsupported(
+                    f"{ifname} has rules for flows, which are lost when the kernel's driver lets go of it"
+                )
         if any(make_knob("rss_queues").read(context).values()):
             reason = make_knob("rss_queues").unsupported(context, 1)
             if reason:

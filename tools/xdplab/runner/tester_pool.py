@@ -262,5 +262,5 @@ def _check_load(tester: Tester, found: Calibration, method: Method[Any], traffic
     if asked > found.top_pps:
         raise InputError(
             f"traffic: {asked:.0f} pps asked for, but the tester's calibrated top rate on the direct link is "
-            f"{found.top_pps:.0f} pps ({tester.name}); ask for less, or for a share of it: traffic.probe_pps=80%"
+            f"{found.top_pps:.0f} pps ({tester.name}); lower it, or give a share of it: traffic.probe_pps=80%"
         )

@@ -231,7 +231,7 @@ class HostsTestbed:
                 steps.raise_failed()
                 return found
         raise HostLost(
-            f"{', '.join(dict.fromkeys(found))}: the connection is lost each time; `xdplab restore` "
+            f"{', '.join(dict.fromkeys(found))}: the connection keeps breaking; `xdplab restore` "
             "puts back what is still changed there"
         )
 

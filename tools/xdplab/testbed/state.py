@@ -146,7 +146,7 @@ class TestbedLock:
         theirs = self.state().get("file", "") if self._testbed_file and self.changed else ""
         if theirs not in ("", self._testbed_file) and Path(theirs).exists():
             raise InputError(
-                f"{self._title}: {theirs} has this name too, and a run left that one changed: "
+                f"{self._title}: {theirs} has this name too, and its settings are not restored: "
                 f"`xdplab restore --testbed {theirs}`; then give one of both another `name`"
             )
 

@@ -137,7 +137,7 @@ class _Place:
             return ""
         if limits:
             names = listed([f"{one.name} ({one.amount})" for one in limits])
-            return f"{names} took all that the tester sent, so the tester was the limit"
+            return f"{names} kept up with all that the tester sent, so the tester was the limit"
         why = [verdict(found) for _, found in self._compared if not _settled(found)]
         why += [self.not_compared[one.name] for one in self.maybe_ahead]
         return f"{listed([f'{one.name} ({one.amount})' for one in (self.fit[0], *self.undecided)])}: {why[0]}"

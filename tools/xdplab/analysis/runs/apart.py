@@ -25,7 +25,7 @@ def compare_runs(
     """
     metrics = [each.key for each in figures]
     things = list(apart)
-    several = (f"the runs differ in {', '.join(things)}: nothing says which of them it is",) if len(things) > 1 else ()
+    several = (f"the runs differ in {', '.join(things)}: each of them may be the cause",) if len(things) > 1 else ()
     earlier = {summary.point_id: summary for summary in first}
     shared = [s for s in second if s.point_id in earlier and s.repetitions and earlier[s.point_id].repetitions]
     found = {

@@ -53,7 +53,7 @@ class Importance(Model):
         if self.matters:
             return f"up to {ratio_words(self.apart)} between its levels" if self.alone else self.strongest_interaction
         if self.visible is None:
-            return f"ask for more configurations, or for {MIN_REPETITIONS} repetitions"
+            return f"raise the number of configurations, or repetitions to {MIN_REPETITIONS}"
         return f"no effect above {ratio_words(self.visible)}"
 
     @property

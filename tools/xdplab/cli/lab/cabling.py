@@ -43,7 +43,7 @@ def roles_of(heard: Heard, without_link: Sequence[End]) -> dict[PortRole, End]:
         count = "a second cable" if near_links and far == "tester" else "a cable"
         raise InputError(
             f"lab init: {count} between {lacking} and forwarder is missing; {_found(heard, pairs, without_link)}; move "
-            "the cables, or offer the interfaces that face each other (--offer)"
+            "the cables, or offer the interfaces that are cabled to each other (--offer)"
         )
     (a0, b0), (c0, b1) = near_links[0], far_links[0]
     roles: dict[PortRole, End] = {"a0": a0, "b0": b0, "b1": b1, "c0": c0}
@@ -82,7 +82,7 @@ def _between(pairs: Sequence[tuple[End, End]], left: Part, right: Part) -> list[
 
 def _found(heard: Heard, pairs: Sequence[tuple[End, End]], without_link: Sequence[End]) -> str:
     lines = [f"{left} faces {right}" for left, right in pairs]
-    lines += [f"{end} reaches nothing that was offered" for end in sorted(heard) if not heard[end]]
+    lines += [f"{end} is not cabled to any interface that was offered" for end in sorted(heard) if not heard[end]]
     lines += [f"{end} has no link" for end in sorted(without_link)]
     return ", ".join(lines) or "nothing was offered"
 

@@ -51,7 +51,7 @@ def discover(
     config = path.with_name(f"{path.stem}-trex_cfg.yaml") if trex else None
     for each in (path, config):
         if each and each.exists():
-            raise InputError(f"{each}: is there already; give another name, or remove it")
+            raise InputError(f"{each}: exists; give another name, or remove it")
     lock = TestbedLock(lab.name)
     with interruptible(""), ExitStack() as stack:
         lock.acquire()
@@ -65,7 +65,7 @@ def discover(
         for part, there in chosen.items():
             hosts[part].hold_ports([card.ifname for card in there])
             for card in filter(lambda card: card.needed, there):
-                note(f"--force: {part}: {card.ifname} {card.needed}: marked frames leave from it all the same")
+                note(f"--force: {part}: {card.ifname} {card.needed}: marked frames are sent from it anyway")
             note(f"{part} ({lab.hosts[part].address}): {', '.join(card.text for card in there)}")
         ends = {End(part, card.ifname): card for part, there in chosen.items() for card in there}
         with _up(hosts, ends):

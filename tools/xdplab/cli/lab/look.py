@@ -57,7 +57,8 @@ def offered(part: str, there: dict[str, Card], wanted: tuple[str, ...], *, force
             raise InputError(f"{part}: no interface {name!r}{meant(name, there)}; there are {_listed(there) or 'none'}")
         if there[name].needed and not force:
             raise InputError(
-                f"{part}: {name} {there[name].needed}, so no frame is sent from it; offer another, or give --force"
+                f"{part}: {name} {there[name].needed}, so it is in use and no test frame is sent from it; offer "
+                "another interface, or give --force"
             )
     return [there[name] for name in dict.fromkeys(wanted)]
 
@@ -66,8 +67,8 @@ def none_offered(part: str, there: dict[str, Card]) -> InputError:
     """What to say where nobody can be asked."""
     free = [card.text for card in there.values() if not card.needed]
     return InputError(
-        f"{part}: no interface is offered, and nothing is sent from others; give --offer {part}=IFNAME,... "
-        f"(free: {', '.join(free) or 'none'})"
+        f"{part}: no interface is offered, and test frames are sent from offered ones only; give "
+        f"--offer {part}=IFNAME,... (free: {', '.join(free) or 'none'})"
     )
 
 

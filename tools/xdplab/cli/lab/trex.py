@@ -33,12 +33,14 @@ def trex_config(roles: Mapping[PortRole, End], found: Mapping[End, Card], cpus: 
     cards = [found[roles[role]] for role in numbers(roles)]
     if len(cards) == 1:
         raise InputError(
-            f"lab init: --trex: TRex's ports belong together two by two, and {cards[0].ifname} has no other; "
+            f"lab init: --trex: TRex uses its ports in pairs, and {cards[0].ifname} has no partner; "
             "connect a second cable, or leave --trex out"
         )
     for card in cards:
         if not card.pci:
-            raise InputError(f"lab init: --trex: tester {card.ifname} is no PCI card, so DPDK has no driver for it")
+            raise InputError(
+                f"lab init: --trex: tester {card.ifname} is not a PCI device, so DPDK has no driver for it"
+            )
     pairs = len(cards) // 2
     if len(cpus) < _OWN_CPUS + pairs:
         raise InputError(

@@ -74,7 +74,9 @@ def lab_hosts(
     found = validated(LabHosts, {"name": name, **data}, where)
     reached = [(host.address, host.port, host.folder) for host in found.hosts.values()]
     if len(set(reached)) < len(reached):
-        raise InputError(f"{where}: the same address twice; a tester with both ends needs no far host")
+        raise InputError(
+            f"{where}: the same address twice; leave out the far host where one machine has both tester ports"
+        )
     return found
 
 

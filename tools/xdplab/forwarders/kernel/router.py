@@ -107,7 +107,7 @@ class LinuxRouter(InstanceForwarder[RouterOptions, _Router], Counting, Changing)
         if not _Router(dut, flowtable=self.options.flowtable).takes_nft:
             return None
         if self.options.flowtable and dut.pipeline.kind == "acl":
-            return "flowtable=true: a connection that is known meets no access list any more"
+            return "flowtable=true: established connections bypass the access list"
         return _no_nft(dut.host, f"pipeline {dut.pipeline.kind}") or self._no_flowtable(dut)
 
     def start(self, dut: Dut) -> None:

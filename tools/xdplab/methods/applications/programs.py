@@ -234,7 +234,7 @@ class Programs:
         except EOFError:
             raise PointFailed(" | ".join(server.log_tail(2)) or "xdpapp: its server ended") from None
         if line is None:
-            raise PointFailed(f"xdpapp: its server said nothing for {_READY_S:g} s")
+            raise PointFailed(f"xdpapp: its server did not report that it is ready for {_READY_S:g} s")
         said: dict[str, Any] = json.loads(line)
         return said
 

@@ -54,7 +54,7 @@ def with_new_flows(session: Session, asked: TrialSpec) -> MethodResult:
         return MethodResult(result, NewFlowsRecord(text=f"{result.received} new flows came through", flows_met=None))
     met = after - before
     if met < _NEW_SHARE * result.received:
-        raise PointFailed(f"the flows were not new to it: it met {met} new ones, and {result.received} came through")
+        raise PointFailed(f"the flows were not new to it: only {met} of {result.received} frames were of new flows")
     return MethodResult(result, NewFlowsRecord(text=f"{met} new flows", flows_met=met))
 
 
@@ -88,7 +88,7 @@ def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> MethodRe
         begin_s = result.detail["started_ns"] / 1e9
         end_s = begin_s + result.elapsed_s
     if first_s < begin_s:
-        raise _TooEarly("the change began before the traffic that is counted: repeat on a quieter machine")
+        raise _TooEarly("the change began before the measured traffic: repeat on an idle machine")
     if last_s > end_s:
         raise PointFailed(
             f"the change took {last_s - first_s:.3g} s and ended after the traffic: raise method.duration_s (once_s of "

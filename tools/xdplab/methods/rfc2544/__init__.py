@@ -190,7 +190,7 @@ class Rfc2544(Method[Rfc2544Spec]):
         lacking = [f"{point.forwarder} ({point.reason or point.status})" for point in points if point not in having]
         return Part(
             [*(f"{each.forwarder}, {each.frame_bytes} bytes: {found[each.point_id]}" for each in having), *doubts],
-            "; ".join(sorted(reasons)) or ("" if having else "not asked for, or no point came to it"),
+            "; ".join(sorted(reasons)) or ("" if having else "not requested, or no point reached it"),
             f"not measured for {', '.join(lacking)}" if lacking else "",
         )
 

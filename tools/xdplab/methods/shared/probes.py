@@ -60,7 +60,7 @@ class Probes:
         try:
             return ProbeRecords.of(json.loads(last))
         except (ValueError, KeyError, TypeError):
-            words = " ".join(self._running.log_tail(1)) or "its answer is no JSON"
+            words = " ".join(self._running.log_tail(1)) or "its output is not valid JSON"
             raise PointFailed(f"{self._name}: {words}") from None
 
     def close(self) -> None:

@@ -199,7 +199,7 @@ def test_pure_noise_is_called_noise(seed: int) -> None:
     assert found.groups.k == 1
     assert [each.factor for each in found.sweep.importance if each.matters] == []
     assert not found.rules.explained
-    assert found.summary[0].startswith("No setting is seen to matter; no effect above ")
+    assert found.summary[0].startswith("No setting has a measurable effect; no effect above ")
     assert found.sweep.advice.changes == ()
 
 

@@ -234,7 +234,7 @@ def test_listed_points_have_defaults_for_what_they_do_not_name() -> None:
         ({"design": "fractal"}, "design"),
         ({"design": {"kind": "random"}}, "design"),
         ({"design": {"kind": "random", "runs": 99}}, "99 runs, but"),
-        ({"design": {"kind": "list", "points": [{"threaded_napi": 7}]}}, "threaded_napi=7 is no setting and level"),
+        ({"design": {"kind": "list", "points": [{"threaded_napi": 7}]}}, "threaded_napi=7 is not a setting and level"),
         ({"options": {"vpp": {"x": 1}}}, "options: vpp is not one of its forwarders"),
         ({"options": {"fake": {"seed": [1, 2]}}}, "both fixed and swept"),
         ({"options": {"fake": {"colour": [1, 2]}}}, "colour"),

@@ -243,12 +243,12 @@ MISSING: list[tuple[str, Scalar, Machine, str]] = [
     ("governor", "schedutil", machine(), "no governor schedutil; there are performance, powersave"),
     ("turbo", "on", without(f"{CPU}/intel_pstate"), "neither"),
     ("cpuidle_max_state", 0, without(f"{CPU}/cpuidle"), "no cpuidle driver here"),
-    ("cpu_dma_latency_us", 0, machine(), "/dev/cpu_dma_latency is not there"),
+    ("cpu_dma_latency_us", 0, machine(), "/dev/cpu_dma_latency does not exist"),
     ("ddio_ways", 2, machine(**{"/proc/cpuinfo": "vendor_id : AuthenticAMD\nmodel name : AMD EPYC\n"}), "AMD EPYC"),
     ("ddio_ways", 2, machine(**{"/proc/cpuinfo": "GenuineIntel\nflags : hypervisor\n"}), "a virtual machine"),
     ("ddio_ways", 2, without("/dev/cpu/0/msr"), "`modprobe msr` makes it"),
     ("ddio_ways", 2, Machine(SERVER), "msr-tools"),
-    ("sysctl_busy_poll_us", 1, without("/proc/sys"), "is not there"),
+    ("sysctl_busy_poll_us", 1, without("/proc/sys"), "does not exist"),
     ("private_flag", "x=on", machine(), "(it has legacy-rx, flow-director-atr)"),
 ]
 

@@ -263,7 +263,7 @@ def test_cards_are_reported_with_what_they_are_and_who_needs_them() -> None:
     assert [card.up for card in found.values()] == [True, False, True, True, True]
     assert found["ens2f0"].pci == "0000:18:00.0"
     for name, why in (("eno1", "has address"), ("eno2", "carries the default route"), ("eno3", "belongs to br0")):
-        with pytest.raises(InputError, match=f"forwarder: {name} {why}.* no frame is sent from it.*--force"):
+        with pytest.raises(InputError, match=f"forwarder: {name} {why}.* no test frame is sent from it.*--force"):
             offered("forwarder", found, (name,), force=False)
         assert offered("forwarder", found, (name,), force=True) == [found[name]]
     with pytest.raises(InputError, match=r"no interface 'ens2f9'.*ens2f0 \(ice"):
@@ -341,7 +341,7 @@ def test_a_trex_gets_the_cards_of_the_tester_by_their_address_on_the_bus() -> No
     }
     with pytest.raises(InputError, match="takes 4 CPUs for 4 ports, and the tester has 3 to give"):
         trex_config(roles, found, (2, 3, 4))
-    with pytest.raises(InputError, match="TRex uses its ports in pairs, and ens1f0 has no other"):
+    with pytest.raises(InputError, match="TRex uses its ports in pairs, and ens1f0 has no partner"):
         trex_config(roles_of(joined((A0, B0)), []), found, (2, 3, 4))
     found[A1] = found[A1]._replace(pci="")
     with pytest.raises(InputError, match="tester ens1f1 is no PCI card"):

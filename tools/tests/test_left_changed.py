@@ -91,7 +91,7 @@ def test_a_dry_run_changes_nothing_of_what_a_killed_run_left(folder: Path, cli: 
     done = cli("run", study(folder, dial_one=7), "--dry-run")
     assert "a run left it changed; `xdplab restore` puts it back" in done.out + done.err
     assert lock.path.read_bytes() == before
-    assert "restarted since" in cli("restore", "--testbed", "fake").out
+    assert "rebooted since" in cli("restore", "--testbed", "fake").out
     assert held(folder) == ["1", "2"]
 
 

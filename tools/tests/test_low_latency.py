@@ -471,7 +471,11 @@ def test_simulated_ports_are_none_of_its_business() -> None:
     ("by_run", "pause", "moderation"),
     [
         (True, ("ok", "on, off for the time of a run"), ("ok", "none for the time of a run")),
-        (False, ("advice", "on: slow the sender"), ("advice", "rx-usecs: 50, tx-usecs: 50, adaptive rx: on  tx: n/a")),
+        (
+            False,
+            ("advice", "on: pause frames slow the sender"),
+            ("advice", "rx-usecs: 50, tx-usecs: 50, adaptive rx: on  tx: n/a"),
+        ),
     ],
 )
 def test_the_doctor_says_what_a_run_switches_off(

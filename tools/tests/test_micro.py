@@ -59,7 +59,7 @@ def test_a_suite_has_a_row_for_each_case_of_its_study(suite: str) -> None:
         ({"method.workloads": ["forward"]}, "method.workloads.0"),
         ({"method.workloads": []}, "method.workloads"),
         ({"forwarders": []}, "forwarders: Tuple should have at least 1 item"),
-        ({"forwarders": [{"name": "xsk"}, {"name": "xsk"}]}, "a point is there twice"),
+        ({"forwarders": [{"name": "xsk"}, {"name": "xsk"}]}, "a point occurs twice"),
         ({"forwarders": [{"name": "xdp-bench"}]}, "forwarder 'xdp-bench': unknown"),
         ({"forwarders": [{"name": "xsk", "options": {"colour": "red"}}]}, "forwarder xsk: colour: unknown key"),
         ({"forwarders": [{"name": "xsk", "options": {"rx_ring": 1000}}]}, "power of two"),
@@ -68,7 +68,7 @@ def test_a_suite_has_a_row_for_each_case_of_its_study(suite: str) -> None:
         ({"method": {"name": "stages"}, "forwarders": ["xdpsock"]}, "forwarder xdpsock: it cannot do stages"),
         ({"method": {"name": "stages", "rates_pps": [0]}}, "rates_pps"),
         ({"method.only": {"none": ["rxdrop"]}}, "method.only: 'none' is none of one"),
-        ({"method.only": {"one": []}}, "nothing to measure for its forwarders"),
+        ({"method.only": {"one": []}}, "its method can measure none of its forwarders"),
     ],
 )
 def test_bad_studies_are_refused_with_one_line(tmp_path: Path, change: dict[str, Any], words: str) -> None:

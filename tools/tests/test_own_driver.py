@@ -327,7 +327,7 @@ def test_what_the_ports_lose_with_their_driver_is_remembered_and_set_again() -> 
     assert (host.ring["rx"], host.channels, host.coalesce["rx-usecs"]) == ("2048", "4", "50")
     assert lock.state()["settings"] == {}
     host.rules["7"] = "Direct to queue 3"
-    with pytest.raises(Unsupported, match="p0 has rules for flows, which go with the kernel's driver"):
+    with pytest.raises(Unsupported, match="p0 has rules for flows, which are lost when the kernel's driver lets go"):
         Settings(lock, context, {}).keep_of_driver()
 
 

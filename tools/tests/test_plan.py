@@ -67,7 +67,7 @@ def test_more_repetitions_keep_the_order_of_the_first() -> None:
     "changes", [{"forwarders": ["fake", "fake"]}, {"frame_bytes": [64, 64]}, {"knobs": {"threaded_napi": [0, "0"]}}]
 )
 def test_a_point_given_twice_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="a point is there twice"):
+    with pytest.raises(InputError, match="a point occurs twice"):
         plan(**changes)
 
 

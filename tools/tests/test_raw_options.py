@@ -103,7 +103,7 @@ def test_a_budget_for_busy_polling_that_nothing_polls_is_not_in_force(program: s
 
 def test_vpp_gets_lines_of_its_startup_and_fields_of_its_messages() -> None:
     variables = {"rundir": "/r", "prefix": "x", "buffers": 1, "page_size": "4K", "main_cpu": 0, "worker_cpus": [1],
-                 "plugins": ["af_xdp"], "vdevs": []}  # fmt: skip
+                 "plugins": ["af_xdp"], "vdevs": [], "cards": {}}  # fmt: skip
     raw = {"cpu": "scheduler-policy fifo", "session": "enable", "dpdk": "no-multi-seg"}
     found = sections(rendered("startup.conf.j2", raw, **variables))
     assert found["cpu"] == "main-core 0 corelist-workers 1 scheduler-policy fifo"

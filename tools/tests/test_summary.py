@@ -122,9 +122,7 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
     assert "never measured in the same round" in sentence(trial(A, 0), trial(B, 1))
     noisy = [trial(B, n, [1000 * us]) for n, us in enumerate((1, 3, 1, 2, 1))]
     said = sentence(*[trial(A, n, [1000 * us]) for n, us in enumerate((2, 1, 3, 1, 2))], *noisy)
-    assert (
-        "too little to tell between fake (seed=1) and fake (seed=2): by its scatter ten times the rounds would" in said
-    )
+    assert "too little to tell between fake (seed=1) and fake (seed=2): too noisy: ten times the rounds would" in said
     steadier = [trial(B, n, [us]) for n, us in enumerate((1000, 1200, 1000, 1000, 1000))]
     assert "fake (seed=1) and fake (seed=2): about 2 more rounds would decide it" in sentence(
         *[trial(A, n, [us]) for n, us in enumerate((1200, 1200, 1300, 1200, 1400))], *steadier

@@ -66,7 +66,7 @@ _LOOKS = (
     "systemctl is-enabled openvswitch-switch irqbalance NetworkManager",
     *(f"ethtool {flag} {card.ifname}" for card in _B.cards for flag in ("-k", "-l", "-g", "-c", "-a")),
 )
-#: Counters and times that change by themselves, and programs of systemd, which it loads anew with each change of a unit.
+#: Counters and times that change by themselves, and programs of systemd, which it loads anew when units change.
 _LIVE = re.compile(
     r"^\s*(lookups|masks|caches|flows|cache):.*\n|loaded_at \S+|\w+_timer +[\d.]+|^\d+: \w+ +name sd_.*\n(\s+.*\n)*",
     re.MULTILINE,

@@ -344,5 +344,5 @@ def test_a_trex_gets_the_cards_of_the_tester_by_their_address_on_the_bus() -> No
     with pytest.raises(InputError, match="TRex uses its ports in pairs, and ens1f0 has no partner"):
         trex_config(roles_of(joined((A0, B0)), []), found, (2, 3, 4))
     found[A1] = found[A1]._replace(pci="")
-    with pytest.raises(InputError, match="tester ens1f1 is no PCI card"):
+    with pytest.raises(InputError, match="tester ens1f1 is not a PCI device"):
         trex_config(roles, found, (2, 3, 4, 5))

@@ -29,6 +29,8 @@ _LOOK_S = 0.2
 #: Emulators that may abort before their guest has begun: QEMU 10.0 with two CPUs did so once in some ten boots (its
 #: issue 1921, "iotlb_to_section", a race of its own threads).
 _ABORTS = 2
+#: The kernel's own watch over tasks that wait (CONFIG_DETECT_HUNG_TASK).
+_STUCK = "INFO: task swapper/"
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,7 @@ def supervise(guests: Mapping[str, Guest]) -> dict[str, int | Hang | MissingPart
                 try:
                     code = running[name].look()
                 except _Aborted as error:
+                    running[name].end()
                     aborts[name] += 1
                     if aborts[name] > _ABORTS:
                         ended[name] = Hang(str(error))
@@ -170,7 +173,7 @@ def supervise(guests: Mapping[str, Guest]) -> dict[str, int | Hang | MissingPart
 
 
 class _Aborted(Exception):
-    """The emulator itself broke before its guest had begun: nothing was tested yet."""
+    """The emulator, or the kernel in it, broke before its guest had begun: nothing was tested yet."""
 
 
 class _Run:
@@ -186,12 +189,14 @@ class _Run:
         """Wait a moment; the exit code, None while it runs.
 
         Raises:
-            _Aborted: The emulator did.
+            _Aborted: The emulator or its kernel did.
             Hang: It takes too long, or ended without an exit code.
             MissingPart: It reported what it lacks.
         """
         code = self._process.wait(_LOOK_S)
         self._console.look()
+        if self._console.stuck:
+            raise _Aborted(f"its kernel hung at boot: {self._console.stuck}")
         if code is not None:
             if code < 0 and not self._console.begun:
                 raise _Aborted(f"QEMU aborted at boot ({signal.Signals(-code).name}): {self._console.tail(1)}")
@@ -219,6 +224,8 @@ class _Console:
         self._end: str | None = None
         self._hang = ""
         self.begun = False
+        #: What the kernel says of itself that waits for itself, before its first process (7.2, once on a busy machine).
+        self.stuck = ""
 
     def look(self) -> None:
         """Take the lines that have come."""
@@ -238,6 +245,8 @@ class _Console:
             self._end = word.removeprefix("end ")
         elif found and word.startswith("hang "):
             self._hang = word
+        elif not self.begun and _STUCK in line:
+            self.stuck = line.strip()
         elif self.begun and self._end is None and not self._hang:
             self._show(line)
 

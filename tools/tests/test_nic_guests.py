@@ -79,6 +79,17 @@ def test_an_emulator_that_aborts_before_its_guest_begins_is_started_again_twice_
     assert shown == ["QEMU aborted at boot (SIGABRT): iotlb; it is started again"] * min(aborts, 2)
 
 
+def test_a_kernel_that_hangs_at_boot_is_ended_and_booted_again(guests: Guests, tmp_path: Path) -> None:
+    tried = str(tmp_path / "tried")
+    hangs = "say('[244.79] INFO: task swapper/0:1 blocked for more than 122 seconds.'); time.sleep(60)"
+    script = f"if not os.path.exists({tried!r}):\n    open({tried!r}, 'w'); {hangs}\n{BEGIN} {GOOD_END}"
+    began = time.monotonic()
+    ((found,), (shown,)) = guests(script)
+    assert found == 0
+    assert shown.startswith("its kernel hung at boot: [244.79] INFO: task swapper/0:1 blocked")
+    assert time.monotonic() - began < 30
+
+
 def test_an_emulator_that_aborts_later_is_no_success_and_not_started_again(guests: Guests) -> None:
     ((found,), shown) = guests(f"{BEGIN} say('one'); os.abort()")
     assert isinstance(found, Hang)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills the template. Everything that comes from outside is escaped by Jinja2; only our own SVG is not."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ def render(of: Run) -> str:
             direct_plot=_direct_plot(run),
             reproductions=_reproductions(run, summaries),
             failures=[trial for trial in trials if trial.status == "failed"],
-            offloads=_offloads(run, trials),
+            offloads=_offloads(of),
             panels=[] if sweeps else panels(orders(of.method, summaries), marked),
             course=course(of),
             titles={point_id: point.title for point_id, point in run.points.items()},
@@ -97,12 +98,12 @@ def _ways(of: Run) -> dict[str, list[str]]:
     }
 
 
-def _offloads(run: RunRecord, trials: Sequence[TrialRecord]) -> dict[str, str]:
-    """Title of a forwarder that offloads -> what became of the frames of all its trials."""
-    by_title: dict[str, list[TrialRecord]] = {}
-    for trial in trials:
-        by_title.setdefault(run.points[trial.point_id].forwarder.title, []).append(trial)
-    found = {title: offloaded(own) for title, own in by_title.items()}
+def _offloads(of: Run) -> dict[str, str]:
+    """Title of a forwarder that offloads -> what became of the frames of all its trials, which are read one by one."""
+    by_title: dict[str, list[Sequence[TrialRecord]]] = {}
+    for point_id, trials in of.by_point.items():
+        by_title.setdefault(of.record.points[point_id].forwarder.title, []).append(trials)
+    found = {title: offloaded(itertools.chain.from_iterable(own)) for title, own in by_title.items()}
     return {title: one.text() for title, one in found.items() if one}
 
 

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from statistics import median, quantiles
+from typing import NamedTuple
 
 from xdplab.model import Model, TrialRecord
 
@@ -31,16 +32,18 @@ def overhead(trials: Iterable[TrialRecord]) -> Overhead | None:
 
     A simulated trial takes less time than the traffic that it stands for.
     """
-    trials = list(trials)
-    ends = [t for t in trials if t.purpose == "end" and t.status == "ok"]
-    taken = sum(trial.result is not None for trial in trials)
+    ends, taken, turns = list[_End](), 0, _Turns()
+    for trial in trials:  # of a long run, which would not fit into memory
+        taken += trial.result is not None
+        turns.add(trial)
+        if trial.purpose == "end" and trial.status == "ok":
+            ends.append(_End(trial.repetition_s, trial.traffic_s, trial.forwarder_s))
     if any(end.repetition_s < end.traffic_s for end in ends):
         return None
     ends = [end for end in ends if end.traffic_s > 0]
     if not ends:
         return None
     dead = [end.repetition_s - end.traffic_s for end in ends]
-    turns = _of_turns(trials)
     return Overhead(
         repetitions=len(ends),
         median_s=median(dead),
@@ -48,8 +51,8 @@ def overhead(trials: Iterable[TrialRecord]) -> Overhead | None:
         p90_s=_p90(dead),
         per_trial_s=sum(dead) / max(1, taken),
         traffic_share=sum(end.traffic_s for end in ends) / sum(end.repetition_s for end in ends),
-        turn_median_s=median(turns) if turns else None,
-        turn_p90_s=_p90(turns) if turns else None,
+        turn_median_s=median(turns.dead_s) if turns.dead_s else None,
+        turn_p90_s=_p90(turns.dead_s) if turns.dead_s else None,
     )
 
 
@@ -57,15 +60,25 @@ def _p90(values: Sequence[float]) -> float:
     return quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
-def _of_turns(trials: Iterable[TrialRecord]) -> list[float]:
+class _End(NamedTuple):
+    repetition_s: float
+    traffic_s: float
+    forwarder_s: float
+
+
+class _Turns:
     """A trial is recorded at its end; of those that follow one another in a round."""
-    found, ended_s, of = [], 0.0, None
-    for trial in trials:
+
+    def __init__(self) -> None:
+        self.dead_s: list[float] = []
+        self._ended_s = 0.0
+        self._of: int | None = None
+
+    def add(self, trial: TrialRecord) -> None:
         now_s = datetime.fromisoformat(trial.started).timestamp()
-        if trial.purpose == "measure" and trial.turn is not None and trial.asked is not None:
-            if of == trial.repetition:
-                found.append(now_s - ended_s - trial.asked.warmup_s - trial.asked.duration_s)
-            ended_s, of = now_s, trial.repetition
-        else:
-            of = None
-    return found
+        if trial.purpose != "measure" or trial.turn is None or trial.asked is None:
+            self._of = None
+            return
+        if self._of == trial.repetition:
+            self.dead_s.append(now_s - self._ended_s - trial.asked.warmup_s - trial.asked.duration_s)
+        self._ended_s, self._of = now_s, trial.repetition

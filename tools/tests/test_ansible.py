@@ -3,6 +3,7 @@
 
 import importlib.util
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -34,6 +35,18 @@ builds = plugin("builds")
 parsed = plugin("parsed")
 hugepages = plugin("hugepages")
 hugepages_plan = hugepages.hugepages_plan
+
+
+def test_parts_that_advice_names_are_parts_of_the_playbooks() -> None:
+    """`--tags packages` and the like, of messages and documents."""
+    (play,) = yaml.safe_load((ANSIBLE / "provision.yml").read_text(encoding="utf-8"))
+    parts = {role["tags"] for role in play["roles"]}
+    places = [*(project_root() / "tools" / "xdplab").rglob("*.py"), *(project_root() / "docs").glob("*.md")]
+    named = {
+        each for path in places for each in re.findall(r"--(?:skip-)?tags ([a-z,]+)", path.read_text(encoding="utf-8"))
+    }
+    assert {"packages", "builds", "boot"} <= named
+    assert {each for some in named for each in some.split(",")} <= parts
 
 
 def example(**host: Any) -> TestbedSpec:

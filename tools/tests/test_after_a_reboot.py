@@ -155,7 +155,7 @@ def test_cards_come_back_before_their_interfaces_are_looked_for(
     TestbedLock("lab").remember(cards={"b0": {"ifname": "p0"}})
     mac = machines["dut"].mac.pop("p0")
 
-    def give_back(lock: TestbedLock, host: Any, *, ask: bool) -> list[str]:
+    def give_back(lock: TestbedLock, host: Any, *, ask: bool = False) -> list[str]:
         given = lock.state().get("cards")
         if given:
             machines[host.name].mac["p0"] = mac
@@ -348,7 +348,7 @@ def test_another_machine_is_left_alone_and_keeps_restore_from_no_other(
     assert (sorted(state["ports"]), sorted(state["cards"]), state["links"]) == (["b0", "b1"], ["b0"], ["ovs-system"])
     assert state["settings"] == {"hugepages_2m": 5}
     machines["dut"].machine_id = theirs
-    monkeypatch.setattr(cards, "give_back", lambda lock, host, ask: lock.remember(cards={}) or [])
+    monkeypatch.setattr(cards, "give_back", lambda lock, host, ask=False: lock.remember(cards={}) or [])
     recover(SPEC)
     assert not TestbedLock("lab").path.exists()
 

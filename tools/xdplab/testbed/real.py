@@ -46,8 +46,8 @@ class HostsTestbed:
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
         self.left_alone: list[Host] = []
-        #: After a run that was killed somebody may have cards by now.
-        self._asks_first = False
+        #: Whether cards of a killed run could not be given back.
+        self._cards_stay = False
         #: Of each host what its agent saw of interfaces when the killed run's last session ended.
         self._left: dict[str, dict[str, list[int]]] = {}
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
@@ -208,9 +208,9 @@ class HostsTestbed:
         return steps
 
     def _give_cards_back(self) -> list[str]:
-        if self.dut in self.left_alone:
+        if self._cards_stay or self.dut in self.left_alone:
             return []
-        return cards.give_back(self.lock, self.dut, ask=self._asks_first)
+        return cards.give_back(self.lock, self.dut)
 
     def check_connections(self) -> None:
         run_parallel(*(partial(host.exists, "/") for host in self._hosts.values()))
@@ -257,14 +257,15 @@ class HostsTestbed:
         if not self.lock.changed:
             return
         steps = Steps()
-        self._asks_first = not force
         self.left_alone = list(self._hosts.values())
         for host in self._hosts.values():
             with steps.step(f"{host.name}: connecting"):
                 done += self._open_again(host)
                 self.left_alone.remove(host)
         with steps.step("cards"):
-            done += self._give_cards_back()
+            self._cards_stay = True  # the reason is not wanted twice
+            done += cards.give_back(self.lock, self.dut, ask=not force) if self.dut not in self.left_alone else []
+            self._cards_stay = False
         for role in sorted(self.lock.roles):
             with steps.step(role):
                 done += self._take_back(role, force=force)

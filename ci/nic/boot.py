@@ -30,7 +30,7 @@ _LOOK_S = 0.2
 #: issue 1921, "iotlb_to_section", a race of its own threads).
 _ABORTS = 2
 #: The kernel's own watch over tasks that wait (CONFIG_DETECT_HUNG_TASK).
-_STUCK = "INFO: task swapper/"
+STUCK = "INFO: task swapper/"
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class _Console:
             self._end = word.removeprefix("end ")
         elif found and word.startswith("hang "):
             self._hang = word
-        elif not self.begun and _STUCK in line:
+        elif not self.begun and STUCK in line:
             self.stuck = line.strip()
         elif self.begun and self._end is None and not self._hang:
             self._show(line)

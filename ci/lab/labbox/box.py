@@ -12,12 +12,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from labbox.image import accelerator, disk_of, first_files, parts
 from labbox.machines import MACHINES, MGMT, SSH_PORT, Machine, command, mgmt_mac
+from nic.artefact import Artefact
+from nic.boot import STUCK
 from nic.errors import Hang, MissingPart
 from nic.qemu import environment
 from private_apt import apt_mirror
@@ -100,24 +102,34 @@ def up(b: str, say: Callable[[str], None]) -> None:
         disk, archive = FOLDER / f"{machine.name}.ext4", FOLDER / f"{machine.name}.cpio"
         _run("cp", "--sparse=always", "--reflink=auto", str(disks[suite]), str(disk))
         archive.write_bytes(first_files(artefact, _files(machine, suite, state.password)))
-        with (FOLDER / f"{machine.name}.log").open("wb") as console:
-            process = subprocess.Popen(
-                command(artefact, machine, archive, disk, wires, accel),
-                stdin=subprocess.DEVNULL, stdout=console, stderr=console, env={**os.environ, **environment(artefact)},
-                start_new_session=True, umask=0o077 if os.geteuid() else 0,
-            )  # fmt: skip
-        state.pids[machine.name] = process.pid
-        _STATE.write_text(json.dumps(vars(state), indent=2) + "\n", encoding="utf-8")
+        _start(artefact, machine, command(artefact, machine, archive, disk, wires, accel), state)
     began = time.monotonic()
     for machine in MACHINES:
+        again = False
         while not answers(machine):
             console_of = FOLDER / f"{machine.name}.log"
+            if not again and STUCK in console_of.read_text(encoding="utf-8", errors="replace"):
+                say(f"{machine.name}: its kernel hung at boot; it is booted again")
+                again = True
+                _end(state.pids[machine.name], machine)
+                archive, disk = FOLDER / f"{machine.name}.cpio", FOLDER / f"{machine.name}.ext4"
+                _start(artefact, machine, command(artefact, machine, archive, disk, wires, accel), state)
             if not running(machine) or time.monotonic() > began + _BOOT_S:
                 raise Hang(
                     f"{machine.name}: no sshd after {time.monotonic() - began:.0f} s; its console is {console_of}"
                 )
             time.sleep(0.5)
         say(f"{machine.name} is up after {time.monotonic() - began:.0f} s")
+
+
+def _start(artefact: Artefact, machine: Machine, argv: Sequence[str], state: State) -> None:
+    with (FOLDER / f"{machine.name}.log").open("wb") as console:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env={**os.environ, **environment(artefact)},
+            start_new_session=True, umask=0o077 if os.geteuid() else 0,
+        )  # fmt: skip
+    state.pids[machine.name] = process.pid
+    _STATE.write_text(json.dumps(vars(state), indent=2) + "\n", encoding="utf-8")
 
 
 def _files(machine: Machine, suite: str, password: str) -> dict[str, str]:

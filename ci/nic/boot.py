@@ -26,8 +26,8 @@ _INIT = Path(__file__).with_name("init")
 #: From QEMU's start to the guest's own guard, and from that guard to power off.
 _BOOT_S, _POWER_OFF_S = 30.0, 15.0
 _LOOK_S = 0.2
-#: Emulators that may abort before their guest has begun: QEMU 10.0 with two CPUs did so once in some ten boots (its
-#: issue 1921, "iotlb_to_section", a race of its own threads).
+#: Emulators and kernels that may break before their guest has begun: QEMU 10.0 with two CPUs did so once in some ten
+#: boots (its issue 1921, "iotlb_to_section", a race of its own threads).
 _ABORTS = 2
 #: The kernel's own watch over tasks that wait (CONFIG_DETECT_HUNG_TASK).
 STUCK = "INFO: task swapper/"
@@ -224,7 +224,7 @@ class _Console:
         self._end: str | None = None
         self._hang = ""
         self.begun = False
-        #: What the kernel says of itself that waits for itself, before its first process (7.2, once on a busy machine).
+        #: The kernel's line on its own task that waits, before its first process (7.2, once on a busy machine).
         self.stuck = ""
 
     def look(self) -> None:

@@ -147,7 +147,7 @@ class LinkRecorder:
 class _LinkWrittenDown(Link):
     messages: list[tuple[str, str]]
 
-    def _speak(self, line: dict[str, str]) -> None:
+    def _speak(self, line: dict[str, Any]) -> None:
         if "message" in line:
             self.messages.append((">", line["message"]))
         super()._speak(line)

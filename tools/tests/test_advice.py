@@ -67,7 +67,7 @@ def test_a_direct_link_is_read_next_to_forwarders_and_wins_nothing() -> None:
     assert "veth pair without a switch" in render(run, trials)
     alone = run_record(XDP, pair, study={**LATENCY, "repetitions": 5})
     assert Run(Path("nowhere"), alone, trials[10:]).answer.sentence.startswith(
-        "No answer: this run has one forwarder only"
+        "No answer: this run has no two forwarders to compare"
     )
 
 

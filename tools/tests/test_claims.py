@@ -158,7 +158,7 @@ def test_a_top_rate_of_the_tester_is_a_bound_and_two_say_nothing() -> None:
     above = compare_points(ours, searched(two()[1], [2 * value for value in RATE]), "ndr_pps")
     assert above
     assert above.better is None
-    assert verdict(above) == "too little to tell: one figure is only a bound"
+    assert verdict(above) == "too little to tell: a figure is only a bound"
 
 
 def test_what_a_search_left_open_goes_into_the_ratio() -> None:
@@ -343,7 +343,7 @@ def test_one_forwarder_alone_is_reported_with_its_figure() -> None:
     records = measured(OURS, 3)
     found = answer(run, summarise(run, records), records)
     assert not found.decided
-    assert found.sentence == "No answer: this run has one forwarder only."
+    assert found.sentence == "No answer: this run has no two forwarders to compare."
     assert found.details == ("OVS on AF_XDP alone at 0.2 kpps: one-way p50 3 µs, 5 repetitions.",)
     lossy = measured(OURS, 3, frames=500, sent=1000)
     said = answer(run, summarise(run, lossy), lossy).text()

@@ -66,7 +66,7 @@ def test_it_is_taken_again_with_the_trials_that_it_has(
 def test_it_is_not_taken_a_third_time(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Links(monkeypatch, 1, 2)
     first, second = ends(trials(results))
-    assert first == (0, "failed", f"{LOST}, again after one more try")
+    assert first == (0, "failed", f"{LOST}, repeated once with the same result")
     assert second == (1, "ok", "")
 
 

@@ -124,10 +124,15 @@ def test_after_a_killed_run_a_card_that_somebody_has_is_not_taken_from_him(
     cards.take(lock, ports(host))
     given(host)
     before = seen(host)[0]
-    with pytest.raises(XdplabError, match=f"{who}; end that, `xdplab restore --force` takes it all the same"):
+    force = "" if host.users else "`xdplab restore --force` takes it all the same, "
+    with pytest.raises(InputError, match=f"{who}; end that, {force}or `xdplab restore --forget b0` leaves it so"):
         cards.give_back(lock, cast(Host, host), ask=True)
     assert seen(host)[0] == before
     assert "b0" in lock.state()["cards"]
+    if host.users:  # whom the kernel would wait for
+        with pytest.raises(InputError, match=who):
+            cards.give_back(lock, cast(Host, host))
+        host.users = []
     cards.give_back(lock, cast(Host, host))
     assert {card.driver for card in host.cards.values()} == {"igb"}
     assert not lock.changed

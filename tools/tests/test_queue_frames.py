@@ -80,7 +80,7 @@ def test_what_moved_is_what_grew() -> None:
 @pytest.fixture
 def b0(monkeypatch: pytest.MonkeyPatch) -> Host:
     """The machine in the middle, of which nothing is watched; four frames have come to queue 0 before."""
-    monkeypatch.setattr("xdplab.hosts.xdp_ends.why_not_built", lambda name: "not built")
+    monkeypatch.setattr("xdplab.hosts.xdp_ends.why_not_built", lambda *_: "not built")
     return Host(rx_queue_0_packets=4, rx_queue_3_packets=1, tx_queue_0_packets=0, rx_queue_0_drops=0)
 
 
@@ -190,4 +190,20 @@ def test_a_forwarder_that_ended_is_the_reason_and_nobody_looks_further(b0: Host)
     b0.links = dict  # type: ignore[method-assign]
     assert "what hops count of frames A→C cannot be read: gone: p0: there is no such interface" in proven(
         b0, send, Host()
+    )
+
+
+def test_the_queues_that_frames_came_into_are_named(b0: Host) -> None:
+    a0 = Host()
+
+    def send(spec: Any) -> Any:
+        a0.sent += 200
+        b0.received += 200
+        b0.sent += 200
+        b0.counters["rx_queue_3_packets"] += 200
+        return result(*(stream([], sent=200, direction=each.direction, lost=200) for each in spec.streams))
+
+    assert proven(b0, send, a0) == (
+        "mine: no frame came through forward or backward within 0 s; of 200 frames A→C, 200 arrived at b0 (queue 3: 200), "
+        "b0 sent 200; of 200 frames C→A, 200 arrived at b0 (queue 3: 200), b0 sent 200, 0 arrived at a0"
     )

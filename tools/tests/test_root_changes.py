@@ -31,7 +31,7 @@ def measured(results: Path, forwarder: str, *kinds: str, pipeline: str = "route:
         with ConsoleListener() as listener:
             folder, _ = app.run_study(app.prepare(study), listener, results)
         found = {str(one.levels["change"]): one for one in summarise(folder.load(), folder.trials())}
-        if not any("repeat on a quieter machine" in one.reason for one in found.values()):
+        if not any("repeat on an idle machine" in one.reason for one in found.values()):
             break
     return found
 

@@ -109,7 +109,7 @@ _OF_PROGRAMS = {
     ),
     "by_mac": f"{{n}} got XDP_REDIRECT at b0, {{n}} were sent out of b0, {_BACK}",
     "changed": (
-        "{n} got XDP_REDIRECT at b0, b1 sent {n}, {n} arrived at c0, "
+        "{n} got XDP_REDIRECT at b0, b1 sent {n}, {n} arrived at c0 \\(queue 0: {n}\\), "
         f"none of them as a frame of the tester's: they were changed{_LIKEWISE}"
     ),
     "generic": f"{{n}} got XDP_PASS at b0 {_STACK}{_LIKEWISE}; map redirect_params is empty; {_KNOWS_NO_PORT}",

@@ -65,7 +65,7 @@ def test_what_it_writes_is_what_the_doctor_finds(bench: Bench) -> None:
     assert {rows["", f"cable {each}"] for each in ("a0-b0", "b1-c0", "d0-d1")} == {"ok"}
     assert rows["forwarder", "b0 b0"] == rows["tester", "a0 a0"] == "ok"
     again = init(bench)
-    again.refused("is there already; give another name")
+    again.refused("exists; give another name")
     bench.assert_as_before()
 
 
@@ -118,9 +118,9 @@ def test_hosts_that_somebody_uses_are_left_alone(bench: Bench) -> None:
     ("offers", "words"),
     [
         ({"far": ["d1"]}, ["a cable between far and forwarder is missing", "far d1 faces tester d0",
-                           "forwarder b1 is not cabled to any interface that was offered"]),
+                           "forwarder b1 sent test frames, and none arrived at an offered interface"]),
         ({"tester": ["d0"]}, ["a cable between tester and forwarder is missing", "far d1"]),
-        ({"forwarder": ["b0", "mgmt"]}, ["forwarder: mgmt has address", "no frame is sent from it", "--force"]),
+        ({"forwarder": ["b0", "mgmt"]}, ["forwarder: mgmt has address", "no test frame is sent from it", "--force"]),
         ({"forwarder": ["b0", "b7"]}, ["forwarder: no interface 'b7'", "b1 (veth"]),
         ({"forwarder": []}, ["forwarder: no interface is offered", "--offer forwarder=IFNAME", "free: b0 (veth"]),
     ],

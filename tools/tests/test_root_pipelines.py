@@ -32,7 +32,7 @@ pytestmark = pytest.mark.root
 
 WORK = ["bridge", "vlan", "vxlan", "meter", "mirror", "group", "route:50", "acl:50x8", "conntrack", "nat"]
 #: What these forwarders say that they do not do, or what this kernel has not got.
-CANNOT = ("does not do pipeline", "CONFIG_BRIDGE_VLAN_FILTERING", "CONFIG_VXLAN")
+CANNOT = ("does not support pipeline", "CONFIG_BRIDGE_VLAN_FILTERING", "CONFIG_VXLAN")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_what_the_machine_took_away_excludes_nothing() -> None:
 @pytest.mark.parametrize(
     ("trials", "run", "status", "reason"),
     [
-        ([], {}, "not measured", "not measured yet"),
+        ([], {}, "not measured", "no trial of it yet"),
         ([], {"ended_early": "ended by SIGINT"}, "not measured", "ended by SIGINT"),
         ([], {"unsupported": {A.id: "no such card"}}, "unsupported", "no such card"),
         ([trial(A, 0, status="failed", reason="it broke")], {}, "failed", "it broke"),
@@ -122,13 +122,16 @@ def test_the_answer_does_not_claim_what_it_cannot() -> None:
     assert "never measured in the same round" in sentence(trial(A, 0), trial(B, 1))
     noisy = [trial(B, n, [1000 * us]) for n, us in enumerate((1, 3, 1, 2, 1))]
     said = sentence(*[trial(A, n, [1000 * us]) for n, us in enumerate((2, 1, 3, 1, 2))], *noisy)
-    assert "too little to tell between fake (seed=1) and fake (seed=2): too noisy: ten times the rounds would" in said
+    assert (
+        "too little to tell between fake (seed=1) and fake (seed=2): it is so noisy that ten times the rounds would"
+        in said
+    )
     steadier = [trial(B, n, [us]) for n, us in enumerate((1000, 1200, 1000, 1000, 1000))]
     assert "fake (seed=1) and fake (seed=2): about 2 more rounds would decide it" in sentence(
         *[trial(A, n, [us]) for n, us in enumerate((1200, 1200, 1300, 1200, 1400))], *steadier
     )
     record = run_record(A)
-    assert answer(record, summarise(record, [])).sentence == "No answer: this run has one forwarder only."
+    assert answer(record, summarise(record, [])).sentence == "No answer: this run has no two forwarders to compare."
     swept = run_record(*(point("fake:seed=1", probe_pps=1000.0 + n) for n in range(6)))
     assert "`xdplab analyse`" in answer(swept, summarise(swept, [])).sentence
 

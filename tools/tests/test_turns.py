@@ -71,7 +71,7 @@ def test_rounds_that_disagree_decide_nothing() -> None:
     assert found.better is None
     assert found.interval
     assert not found.interval.differs
-    assert verdict(found) == "too little to tell: too noisy: ten times the rounds would not decide it"
+    assert verdict(found) == "too little to tell: it is so noisy that ten times the rounds would not decide it"
 
 
 def test_one_wild_turn_moves_nothing() -> None:

@@ -175,7 +175,9 @@ def test_startup_conf_of_dpdk_names_the_cards_that_it_may_have() -> None:
     ports = tuple(Port(f"b{i}", Answering(), "", f"02:00:00:00:00:0{i}", 1500, pci=f"0000:0{i}:00.0") for i in (2, 3))  # type: ignore[arg-type]
     there = Dut(Answering(), ports, Way.THROUGH, LAYOUT, Path("/run/none"))  # type: ignore[arg-type]
     found = sections(rendered("startup.conf.j2", **{**VARIABLES, **forwarder.variables(there)}))
-    assert "dev 0000:02:00.0 { devargs x=1 } dev 0000:03:00.0 { devargs x=1 }" in found["dpdk"]
+    assert (
+        "dev 0000:02:00.0 { name xdplab0 devargs x=1 } dev 0000:03:00.0 { name xdplab1 devargs x=1 }" in found["dpdk"]
+    )
     assert "no-pci" not in found["dpdk"]
 
 

@@ -79,12 +79,13 @@ def up(b: str, say: Callable[[str], None]) -> None:
     """
     require_none()
     for machine in MACHINES:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((machine.address, SSH_PORT))
-            except OSError as error:
-                raise MissingPart(f"{machine.address}:{SSH_PORT}, {machine.name}'s sshd: {error.strerror}") from None
+        for port in (SSH_PORT, *machine.forwards):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((machine.address, port))
+                except OSError as error:
+                    raise MissingPart(f"{machine.address}:{port}, of {machine.name}: {error.strerror}") from None
     artefact = parts(say)
     accel, why = accelerator(artefact)
     say(f"CPUs: {accel} ({why})")

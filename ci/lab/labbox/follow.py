@@ -151,7 +151,7 @@ class Reader:
 
     def _why_absent(self, line: str) -> str:
         """Empty where a command needs no program of others, or this machine has it: the first one has it sent."""
-        return next((self._send_once(name) for name in OTHERS if name in line), "")
+        return next(filter(None, (self._send_once(name) for name in OTHERS if name in line)), "")
 
     def _send_once(self, name: str) -> str:
         if name not in self._absent:

@@ -30,7 +30,7 @@ class Machine:
         role: A, B or C.
         documented: Its address there.
         cards: Those that are measured; two of different machines with the same wire are cabled.
-        memory_mb: Of it: provisioning reserves 1 GiB of B's for hugepages, and a TRex takes as much of A's.
+        memory_mb: Of it: provisioning reserves 1 GiB of B's for hugepages, and a TRex takes 4 GiB of A's.
         cpus: Of it: a TRex takes three of A's.
         forwards: More ports that this machine reaches at its address: those of a TRex.
     """

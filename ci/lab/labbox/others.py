@@ -14,6 +14,7 @@ from xdplab.testers.trex_server import find as find_trex
 
 #: VPP's own libraries, and not the distribution's.
 _LIBRARIES = ("libsvm", "libv")
+_SEND_S = 900.0
 #: Where the page has TRex.
 TREX = "/opt/trex/v3.08"
 
@@ -58,8 +59,16 @@ def _send(machine: Machine, folder: str, files: Sequence[str], there: str) -> No
         ["tar", "--create", "--dereference", "--directory", folder, "--", *files], stdout=subprocess.PIPE
     )
     unpack = f"mkdir -p {there} && tar --extract --no-same-owner --directory {there}"
-    done = subprocess.run(box.ssh(machine, unpack), stdin=packed.stdout, check=False)
-    if packed.wait() or done.returncode:
+    assert packed.stdout
+    try:
+        done = subprocess.run(box.ssh(machine, unpack), stdin=packed.stdout, check=False, timeout=_SEND_S)
+        packed.stdout.close()  # tar ends where nobody reads on
+        failed = packed.wait(_SEND_S) or done.returncode
+    except subprocess.TimeoutExpired:
+        failed = 1
+    finally:
+        packed.kill()
+    if failed:
         raise MissingPart(f"{folder} could not be sent to {machine.name}")
 
 

@@ -37,7 +37,7 @@ from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
 
 #: How the reason of a repetition ends that was cut twice.
-TWICE = ", again after one more try"
+TWICE = ", repeated once with the same result"
 #: Seconds of silence after which xdplab drops a connection, here.
 DEAD_AFTER_S = 1.5
 _STUDY: dict[str, Any] = {

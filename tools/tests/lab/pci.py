@@ -76,9 +76,8 @@ class PciHost:
             return str(path).rpartition("/")[2] in self.drivers
         if card is None:
             return str(path).startswith(f"{BUS}/devices/") and str(path).split("/")[5] in self.beside
-        return {"driver": bool(card.driver), "net": self._has_interface(card)}.get(
-            rest, self.iommu if rest.startswith("iommu_group") else rest == "disable_ipv6"
-        )
+        known = {"driver": bool(card.driver), "net": self._has_interface(card), "vfio-dev": card.driver == "vfio-pci"}
+        return known.get(rest, self.iommu if rest.startswith("iommu_group") else rest == "disable_ipv6")
 
     def read_port(self, ifname: str) -> dict[str, Any]:
         card = self._by_name(ifname)
@@ -115,6 +114,8 @@ class PciHost:
         assert card is not None, folder
         if rest == "net":
             return [card.ifname]
+        if rest == "vfio-dev":
+            return ["vfio0"]
         assert rest == "iommu_group/devices"
         return sorted([card.address, *self.beside])
 
@@ -163,6 +164,8 @@ class PciHost:
     def _tee(self, argv: list[str], stdin: str) -> tuple[int, str]:
         card = self.cards[stdin]
         if argv[0].endswith("/driver/unbind"):
+            if self.users:
+                raise XdplabError("B: tee: timed out after 20 s")  # the kernel waits for them
             card.driver = ""
             card.ifname = f"eth{stdin[-4]}"  # another one comes with the next driver
             return 0, ""
@@ -175,7 +178,8 @@ class PciHost:
         return 0, ""
 
     def _find(self, argv: list[str], _: str) -> tuple[int, str]:
-        assert argv[-6:] == ["-lname", "/dev/vfio/7", "-o", "-lname", "/dev/vfio/noiommu-7", ")"]
+        assert argv[-9:-1] == ["-lname", "/dev/vfio/7", "-o", "-lname", "/dev/vfio/noiommu-7", "-o", "-lname",
+                               "/dev/vfio/devices/vfio0"]  # fmt: skip
         return 1, "".join(f"/proc/{pid}/fd/9\n" for pid in self.users)
 
     def _modprobe(self, argv: list[str], _: str) -> tuple[int, str]:

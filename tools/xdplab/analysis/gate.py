@@ -154,7 +154,7 @@ def judge_gate(run: Run, names: tuple[str, str], metric: str, max_slowdown: floa
         if point.status == "unsupported":
             return found.model_copy(update={"verdict": "unsupported", "reason": f"{name}: {point.reason}"})
     if fault := _fault(base, names[0]):
-        return found.model_copy(update={"reason": f"the base build fails as well: {fault}"})
+        return found.model_copy(update={"reason": f"the base build failed: {fault}"})
     if fault := _fault(new, names[1]):
         return found.model_copy(update={"verdict": "broken", "reason": fault})
     compared = compare_points(new, base, metric)

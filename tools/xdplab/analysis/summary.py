@@ -368,7 +368,7 @@ def _status(run: RunRecord, point_id: str, trials: list[TrialRecord], measured: 
     if any(trial.purpose == "end" and trial.status == "ok" for trial in trials) and not measured:
         return "ok", ""
     if not measured:
-        return "not measured", run.ended_early or "not measured yet"
+        return "not measured", run.ended_early or "no trial of it yet"
     return "ok", ""
 
 

@@ -92,14 +92,14 @@ def what_to_do(found: Comparison) -> str:
     if found.apart:
         return "measure both in one run"
     if found.sense != "exact":
-        return "one figure is only a bound"
+        return "a figure is only a bound"
     more = found.more_rounds
     if not more and found.interval is not None and found.interval.open_log:
         away = abs(math.log(found.interval.ratio))
         if found.interval.open_log >= max(away, math.log1p(found.equivalence_margin) - away):
             return "searches ended with their budget; give method.budget_s more"
     if not more:
-        return "too noisy: ten times the rounds would not decide it"
+        return "it is so noisy that ten times the rounds would not decide it"
     return f"about {number_of(more, 'more round')} would decide it"
 
 

@@ -199,5 +199,5 @@ def _cable(testbed: HostsTestbed, left: str, right: str, heard: dict[str, set[st
         if reached:
             facts.append(f"{ends[role]} reaches {', '.join(ends[each] for each in reached)}")
         elif other not in heard[role]:
-            facts.append(f"{ends[role]} is not cabled to any port of the testbed file")
+            facts.append(f"{ends[role]} sent test frames, and none arrived at a port of the testbed file")
     return check(name, False, "; ".join(facts), "move the cables, or exchange the ifnames in the testbed file")

@@ -66,7 +66,7 @@ def run(
     testbed: Annotated[str | None, typer.Option(help="testbed name or file instead of the study's")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print points and time, change nothing")] = False,
     resume: Annotated[str | None, typer.Option("--resume", help="resume the run in this folder")] = None,
-    calibrate: Annotated[bool, typer.Option("--calibrate", help="calibrate the tester anew")] = False,
+    calibrate: Annotated[bool, typer.Option("--calibrate", help="calibrate the tester again")] = False,
     until_decided: Annotated[
         bool, typer.Option("--until-decided", help="up to four times as many rounds, until the answer is decided")
     ] = False,

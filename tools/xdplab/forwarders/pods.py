@@ -41,7 +41,7 @@ class Pods:
 
     def missing(self) -> str | None:
         """None, or which program they lack."""
-        return why_not_built("xsk") if self._dut.pipeline.kind == "af-xdp-apps" else None
+        return why_not_built("xsk", self._dut.host) if self._dut.pipeline.kind == "af-xdp-apps" else None
 
     def add_links(self) -> list[Port]:
         """Two veth pairs to each; the forwarder's ports."""

@@ -11,12 +11,14 @@ from xdplab.model import Unsupported
 from xdplab.tools import bpf_program, build_gap
 
 
-def why_not_built(name: str) -> str | None:
-    """None, or why a program of `bpf/` is not there and what builds it."""
-    if bpf_program(name):
-        return None
-    why, fix = build_gap()
-    return f"bpf/build/{name} is {why}; `{fix}` fixes it"
+def why_not_built(name: str, host: Host | None = None) -> str | None:
+    """None, or why a program of `bpf/` is not there and what builds it, or why it cannot run on that host."""
+    program = bpf_program(name)
+    if program is None:
+        why, fix = build_gap()
+        return f"bpf/build/{name} is {why}; `{fix}` fixes it"
+    reason = _why_it_cannot_run(program, *host.runs_on) if host else None
+    return f"{host.name}: {reason}" if host and reason else None
 
 
 def built(name: str, host: Host) -> str:
@@ -26,10 +28,9 @@ def built(name: str, host: Host) -> str:
         Unsupported: it is not built, or for a newer machine than the host.
     """
     program = bpf_program(name)
-    if program is None:
-        raise Unsupported(why_not_built(name))
-    if reason := _why_it_cannot_run(program, *host.runs_on):
-        raise Unsupported(f"{host.name}: {reason}")
+    if reason := why_not_built(name, host):
+        raise Unsupported(reason)
+    assert program is not None
     return host.program(program)
 
 

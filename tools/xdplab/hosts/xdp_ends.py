@@ -34,7 +34,7 @@ class XdpEnds:
 def watched(host: Host, ifnames: Sequence[str], folder: Path) -> Iterator[XdpEnds]:
     """Count meanwhile; what it tells is filled in at the end."""
     found = XdpEnds()
-    found.unknown = why_not_built("xdpends") or ""
+    found.unknown = why_not_built("xdpends", host) or ""
     if found.unknown or not ifnames:
         yield found
         return

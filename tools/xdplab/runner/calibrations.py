@@ -118,7 +118,7 @@ class Calibrations:
         try:
             return _kept(self._path)
         except (OSError, ValueError, AttributeError, ValidationError):
-            self._note(f"{self._path}: is unreadable, and is written anew")
+            self._note(f"{self._path}: is unreadable, and is written again")
             return {}
 
     def _write(self, kept: Mapping[str, CachedCalibration]) -> None:

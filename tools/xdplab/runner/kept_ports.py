@@ -51,14 +51,10 @@ class KeptPorts:
         key = (port.host, port.ifname)
         seen = self._seen.setdefault(key, {})
         try:
-            if port.lasting and "addresses" in was:  # where somebody may give it some, such as NetworkManager
-                was = {
-                    **was,
-                    "addresses": {**port_settings.others_addresses(port.host, port.ifname), **was["addresses"]},
-                }
-            seen.update(port_settings.changed(port.host, port.ifname, was))
+            # on a host somebody may give it addresses, such as NetworkManager
+            seen.update(port_settings.changed(port.host, port.ifname, was, keep_addresses=port.lasting))
             if seen:
-                port_settings.put_back(port.host, port.ifname, was)
+                port_settings.put_back(port.host, port.ifname, was, keep_addresses=port.lasting)
                 if was.get("up"):  # a card's link may take seconds; without it the next proof says so
                     comes_true(partial(has_carrier, port.host, port.ifname), _CARRIER_S, 0.1)
         except LinkLost:

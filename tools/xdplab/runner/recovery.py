@@ -38,7 +38,7 @@ def recover_testbed(testbed: Testbed, *, force: bool = False, forget: Collection
     testbed.lock.acquire(restoring=True)
     try:
         if forget:
-            testbed.lock.forget_ports(forget)
+            testbed.lock.forget_ports(forget, {role: port.title for role, port in testbed.spec.ports.items()})
     except XdplabError:
         testbed.lock.release()
         raise

@@ -426,7 +426,7 @@ class StudyRun:
                         repetition=repetition.number,
                         purpose="end",
                         status="failed",
-                        reason=f"{again}, again after one more try",
+                        reason=f"{again}, repeated once with the same result",
                         started=started,
                     )
                 )

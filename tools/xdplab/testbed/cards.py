@@ -126,20 +126,21 @@ def give_back(lock: TestbedLock, host: Host, *, ask: bool = False) -> list[str]:
     `ask`: after a run that was killed; one that somebody has by now is left to him.
 
     Raises:
-        XdplabError: something stays changed, or somebody has one; it stays in the state file.
+        InputError: somebody has one, or a program has it through vfio-pci, which the kernel would wait for without end.
+        XdplabError: something stays changed. It stays in the state file.
     """
     left: dict[PortRole, dict[str, Any]] = dict(lock.state().get("cards", {}))
     steps, done = Steps(), []
     for role, saved in list(left.items()):
         with steps.step(f"{host.name}: {role}"):
-            if ask:
-                _refuse_if_somebodys(host, role, saved)
+            _refuse_if_somebodys(host, role, saved, ask=ask)
             _give_back(host, saved)
             done.append(f"{host.name}: {saved['ifname']} back to driver {saved['driver']}")
             del left[role]
             lock.remember(cards=left)
-    if steps.failed:
+    if any(not isinstance(each, InputError) for each in steps.failed):
         raise XdplabError(f"{steps.reasons}; `xdplab restore` tries again")
+    steps.raise_failed()
     return done
 
 
@@ -183,35 +184,40 @@ def _bind(host: Host, address: str, wanted: str, override: str) -> None:
         raise Unsupported(f"{host.name}: {address}: {wanted} does not take it, it has {found or 'no driver'}")
 
 
-def _refuse_if_somebodys(host: Host, role: PortRole, saved: dict[str, Any]) -> None:
-    """A card that another driver, another program or another user of its interface has by now is not taken.
+def _refuse_if_somebodys(host: Host, role: PortRole, saved: dict[str, Any], *, ask: bool) -> None:
+    """A card that a program has is not taken; with `ask` none that another driver, or a user of its interface has.
 
     Raises:
         InputError: who has it.
     """
-    address, wanted = saved["pci"], saved["driver"]
+    address, wanted, why, force = saved["pci"], saved["driver"], "", "`xdplab restore --force` takes it all the same, "
     has = bound_driver(host, address)
     if has == VFIO:
         users = _programs_with(host, address)
-        why = f"process {', '.join(users)} has it through {VFIO}" if users else ""
+        why, force = (f"process {', '.join(users)} has it through {VFIO}" if users else ""), ""
+    elif not ask:
+        return
     elif has == wanted:
-        names = host.names(f"{_BUS}/devices/{address}/net")
+        there = host.exists(f"{_BUS}/devices/{address}/net")  # its interface may come only now
+        names = host.names(f"{_BUS}/devices/{address}/net") if there else ()
         why = next((f"{name} {needed(needs)}" for name in names if (needs := who_needs(host, name))), "")
     else:
         why = has and f"driver {has} has it"
     if why:
         raise InputError(
-            f"{host.name}: {role}: card {address}: {why} by now; end that, `xdplab restore --force` takes it all the "
-            f"same, or `xdplab restore --forget {role}` leaves it so"
+            f"{host.name}: {role}: card {address}: {why} by now; end that, {force}or `xdplab restore --forget {role}` "
+            "leaves it so"
         )
 
 
 def _programs_with(host: Host, address: str) -> list[str]:
-    """Processes that have the device's IOMMU group open."""
-    group = host.run(["readlink", "-f", f"{_BUS}/devices/{address}/iommu_group"], check=False).stdout.strip()
+    """Processes that have the device open, by its IOMMU group or by iommufd (Documentation/driver-api/vfio.rst)."""
+    device = f"{_BUS}/devices/{address}"
+    group = host.run(["readlink", "-f", f"{device}/iommu_group"], check=False).stdout.strip().rpartition("/")[2]
+    own = host.names(f"{device}/vfio-dev") if host.exists(f"{device}/vfio-dev") else ()
+    names = [group, f"noiommu-{group}", *(f"devices/{name}" for name in own)]
     place = ["-mindepth", "3", "-maxdepth", "3", "-path", "/proc/[0-9]*/fd/*"]
-    numbers = [group.rpartition("/")[2], f"noiommu-{group.rpartition('/')[2]}"]
-    same = [word for number in numbers for word in ("-o", "-lname", f"/dev/vfio/{number}")][1:]
+    same = [word for name in names for word in ("-o", "-lname", f"/dev/vfio/{name}")][1:]
     found = host.run(["find", "/proc", *place, "(", *same, ")"], check=False).stdout.split()
     return sorted({path.split("/")[2] for path in found}, key=int)
 

@@ -121,27 +121,32 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     """
     refuse_other_card(host, ifname, saved)
     wanted = {kind: value for kind, value in saved.items() if kind != "bus"}
-    put_back(host, ifname, {**wanted, "addresses": {**others_addresses(host, ifname), **saved.get("addresses", {})}})
+    put_back(host, ifname, wanted, keep_addresses=True)
 
 
-def others_addresses(host: Host, ifname: str) -> dict[str, str]:
-    """Those that an interface has, but for those of benchmarks: whoever gave it them, it was no run."""
-    there = host.read_port(ifname).get("addresses", {})
-    return {name: made for name, made in there.items() if ipaddress.ip_interface(name) not in BENCHMARK}
+def with_others_addresses(now: dict[str, Any], was: dict[str, Any]) -> dict[str, Any]:
+    """How it was, with the addresses that it has now, but for those of benchmarks: no run gave it the others."""
+    there = now.get("addresses", {})
+    theirs = {name: made for name, made in there.items() if ipaddress.ip_interface(name) not in BENCHMARK}
+    return {**was, "addresses": {**theirs, **was.get("addresses", {})}} if theirs else was
 
 
-def put_back(host: Host, ifname: str, was: dict[str, Any]) -> None:
-    """Have an interface as `read_port` found it, verified.
+def put_back(host: Host, ifname: str, was: dict[str, Any], *, keep_addresses: bool = False) -> None:
+    """Have an interface as `read_port` found it, verified. `keep_addresses`: those that come meanwhile stay.
 
     Raises:
         XdplabError: something stays changed.
     """
     left, failed = dict[str, str](), list[str]()
 
+    def wanted(now: dict[str, Any]) -> dict[str, Any]:
+        return with_others_addresses(now, was) if keep_addresses else was
+
     def is_as_before() -> bool:
         nonlocal left, failed
-        failed = host.put_port_back(ifname, was)
-        left = differences(host.read_port(ifname), was)
+        failed = host.put_port_back(ifname, wanted(host.read_port(ifname)))
+        now = host.read_port(ifname)
+        left = differences(now, wanted(now))
         return not left
 
     if not comes_true(is_as_before, _RESTORE_S, 0.1):
@@ -151,19 +156,20 @@ def put_back(host: Host, ifname: str, was: dict[str, Any]) -> None:
         raise XdplabError(f"{host.name}: {ifname}: could not be put back: {'; '.join([*stays, *failed])}")
 
 
-def changed(host: Host, ifname: str, was: dict[str, Any]) -> dict[str, str]:
+def changed(host: Host, ifname: str, was: dict[str, Any], *, keep_addresses: bool = False) -> dict[str, str]:
     """What is not as `read_port` found it, as `differences`, once what goes by itself is gone.
 
-    Such as an XDP program that a process held which has ended.
+    Such as an XDP program that a process held which has ended. `keep_addresses`: as `put_back`.
     """
-    found = differences(host.read_port(ifname), was)
+    found = dict[str, str]()
 
     def is_as_before() -> bool:
         nonlocal found
-        found = differences(host.read_port(ifname), was)
+        now = host.read_port(ifname)
+        found = differences(now, with_others_addresses(now, was) if keep_addresses else was)
         return not found
 
-    if found:
+    if not is_as_before():
         comes_true(is_as_before, _SETTLES_S, 0.02)
     return found
 

@@ -263,10 +263,13 @@ class HostsTestbed:
                 done += self._open_again(host)
                 self.left_alone.remove(host)
         with steps.step("cards"):
-            self._cards_stay = True  # the reason is not wanted twice
-            done += cards.give_back(self.lock, self.dut, ask=not force) if self.dut not in self.left_alone else []
-            self._cards_stay = False
-        for role in sorted(self.lock.roles):
+            try:
+                done += cards.give_back(self.lock, self.dut, ask=not force) if self.dut not in self.left_alone else []
+            except InputError:
+                self._cards_stay = True  # that somebody has one is reported once
+                raise
+        away = self.lock.state().get("cards", {}) if self._cards_stay else {}
+        for role in sorted(self.lock.roles - {*away}):
             with steps.step(role):
                 done += self._take_back(role, force=force)
         if self.dut not in self.left_alone:

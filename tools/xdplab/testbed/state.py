@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -257,8 +257,10 @@ class TestbedLock:
             *(state.get(key, {}) for key in ("ports", "cards", "own_settings"))
         )
 
-    def forget_ports(self, ports: Collection[str]) -> None:
+    def forget_ports(self, ports: Collection[str], titles: Mapping[str, str]) -> None:
         """Of ports that are gone nothing is put back; nor of the forwarder's host without them.
+
+        `titles`: role -> interface of the testbed file, for state files that have no names.
 
         Raises:
             InputError: nothing is remembered of one.
@@ -267,7 +269,7 @@ class TestbedLock:
             there = f"only on {', '.join(sorted(self.roles))}" if self.roles else "nor on another port"
             raise InputError(f"{self._title}: --forget {unknown[0]}: nothing is to be put back on it, {there}")
         state = self.state()
-        gone = [name for role, name in state.get("ifnames", {}).items() if role in ports]
+        gone = [name for role, name in {**titles, **state.get("ifnames", {})}.items() if role in ports]
         for key in ("ports", "cards", "own_settings"):
             state[key] = {role: saved for role, saved in state.get(key, {}).items() if role not in ports}
         state["settings_ports"] = [role for role in state.get("settings_ports", ()) if role not in ports]

@@ -74,7 +74,7 @@ class Xdpgen(Tester):
         asked, there = self.options.senders or 1, testbed.spec.senders
         if asked > there:
             return f"senders={asked}: the testbed file has senders: {there}"
-        return why_not_built("xdpgen")
+        return why_not_built("xdpgen", testbed.tester_host)
 
     def senders(self, testbed: TestbedSpec) -> int:
         return self.options.senders or testbed.senders

@@ -63,7 +63,7 @@ class XskTester(Tester):
         self._new_flows = NewFlows()
 
     def unsupported(self, testbed: Testbed) -> str | None:
-        return why_not_built("xsk")
+        return why_not_built("xsk", testbed.tester_host)
 
     def supports_path(self, ports: TesterPorts) -> str | None:
         """Zero-copy needs a driver that has it, a budget for sending a kernel."""

@@ -102,7 +102,7 @@ def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSumma
     if method.swept and len(summaries) >= MIN_CONFIGURATIONS:
         return Answer(sentence="Which settings matter in this run: `xdplab analyse` says it.")
     several = len({one.forwarder for one in summaries if one.forwards}) > 1
-    why = "the study names no two forwarders (answer)" if several else "this run has one forwarder only"
+    why = "the study names no two forwarders (answer)" if several else "this run has no two forwarders to compare"
     return _no_answer(why, *_alone(summaries, method.figures))
 
 

@@ -82,7 +82,9 @@ def _between(pairs: Sequence[tuple[End, End]], left: Part, right: Part) -> list[
 
 def _found(heard: Heard, pairs: Sequence[tuple[End, End]], without_link: Sequence[End]) -> str:
     lines = [f"{left} faces {right}" for left, right in pairs]
-    lines += [f"{end} is not cabled to any interface that was offered" for end in sorted(heard) if not heard[end]]
+    lines += [
+        f"{end} sent test frames, and none arrived at an offered interface" for end in sorted(heard) if not heard[end]
+    ]
     lines += [f"{end} has no link" for end in sorted(without_link)]
     return ", ".join(lines) or "nothing was offered"
 

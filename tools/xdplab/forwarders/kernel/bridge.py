@@ -141,7 +141,7 @@ class LinuxBridge(InstanceForwarder[BridgeOptions, _Bridge], Counting, Changing)
         """Programs of containers are built; a tunnel's address goes with a namespace of the run."""
         if dut.pipeline.kind == "vxlan" and any(port.lasting for port in dut.ports):
             return "linux-bridge: a tunnel sets host-wide routes, which only go away with a namespace of the run"
-        not_built = why_not_built("xdpfwd") if self.options.idle_xdp != "none" else None
+        not_built = why_not_built("xdpfwd", dut.host) if self.options.idle_xdp != "none" else None
         return not_built or Pods(dut).missing()
 
     def start(self, dut: Dut) -> None:

@@ -92,7 +92,7 @@ class XdpForwarder(InstanceForwarder[XdpOptions, _Redirect], Counting):
         own = self.options.object
         if own and not Path(own).is_file():
             raise NotThere(f"xdp: object={own}: there is no such file; `clang -O2 -g -target bpf -c` makes one")
-        return why_not_built("xdpfwd") or Pods(dut).missing()
+        return why_not_built("xdpfwd", dut.host) or Pods(dut).missing()
 
     def in_words(self) -> tuple[str, frozenset[str]]:
         own = self.options.object

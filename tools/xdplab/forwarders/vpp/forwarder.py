@@ -44,7 +44,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
     package: ClassVar[str] = _PACKAGE
     #: The message that makes an interface; a VPP without it has not got the plugin.
     creates: ClassVar[str] = ""
-    #: How a connection is made; `python tools/dev record` and tests put theirs here.
+    #: How a connection to a VPP of this machine is made; `python tools/dev record` and tests put theirs here.
     connect: Callable[[str, str], VppControl] = staticmethod(VppControl)
 
     def __init__(self, options: VppOptionsT) -> None:

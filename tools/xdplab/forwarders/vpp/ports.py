@@ -228,20 +228,22 @@ class VppDpdk(VppForwarder[VppDpdkOptions]):
         }
 
     def attach(self, control: VppControl, dut: Dut) -> list[int]:
-        """Find the interface of each port by its MAC address; their names say nothing of the port."""
+        """Find the interface of each port: a card's by the name that it was given, others by their MAC address."""
         rows = control.dump("sw_interface_dump")
         ours = [row for row in rows if row["interface_dev_type"] == "dpdk"]
-        by_mac = {str(row["l2_address"]): int(row["sw_if_index"]) for row in ours}
-        missing = [port.ifname for port in dut.ports if port.mac not in by_mac]
+        key = "interface_name" if self.takes_ports else "l2_address"
+        found = {str(row[key]): int(row["sw_if_index"]) for row in ours}
+        wanted = [f"xdplab{at}" if self.takes_ports else port.mac for at, port in enumerate(dut.ports)]
+        missing = [port.ifname for port, each in zip(dut.ports, wanted, strict=True) if each not in found]
         if missing:
             words = self.complaint("dpdk") or self.complaint("EAL") or "its log says nothing"
             if self.takes_ports:
-                raise PointFailed(f"{self.name}: no interface of {', '.join(missing)}; {NOT_HAD}; VPP says: {words}")
+                raise PointFailed(f"{self.name}: no interface of {', '.join(missing)}; {NOT_HAD}; VPP's log: {words}")
             raise Unsupported(
                 f"the dpdk plugin made no net_{self.options.port} interface of {', '.join(missing)} (FD.io's packages "
                 f"leave these drivers out): {words}"
             )
-        return [by_mac[port.mac] for port in dut.ports]
+        return [found[each] for each in wanted]
 
     def one_buffer(self) -> str:
         return self.options.one_buffer()

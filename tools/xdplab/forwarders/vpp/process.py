@@ -67,7 +67,10 @@ class Vpp(Instance):
         self.stats_socket = str(dut.rundir / "stats.sock")
         self.link_log = dut.rundir / "link.log"
         if len(self.stats_socket) > _SOCKET_PATH_MAX:
-            raise PointFailed(f"vpp: {dut.rundir}: too long for its sockets; set XDPLAB_STATE to a short path")
+            raise PointFailed(
+                f"vpp: {dut.rundir}: too long for its sockets; set XDPLAB_STATE to a short path, or `folder` of that "
+                "host in the testbed file"
+            )
         config = str(dut.rundir / "startup.conf")
         text = rendered("startup.conf.j2", rundir=dut.rundir, prefix=shared_memory.prefix(dut.rundir), **variables)
         dut.host.write(config, text + "\n")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A VPP on another machine: `segment.py` runs there, and passes its API's messages and its statistics on."""
+"""A VPP on another machine: `segment.py` runs beside it, and passes its API's messages and its statistics on."""
 
 import builtins
 import io
 import json
 import zipfile
 from collections import deque
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +25,7 @@ _CREATE, _CREATED = 15, 16
 
 
 def connect(host: Host, log: Path, api: str, stats: str) -> VppControl:
-    """A connection to the VPP of `host` whose sockets these are; `log` there is what the program says on stderr.
+    """A connection to the VPP of `host` with these sockets; the program beside it writes its errors to `log` there.
 
     Raises:
         VppAway: nobody listens there, or not yet.
@@ -38,6 +39,7 @@ def connect(host: Host, log: Path, api: str, stats: str) -> VppControl:
         raise
 
 
+@cache
 def archive() -> bytes:
     """The program for the host, as one file that Python runs; the same bytes for the same sources."""
     statistics = find_spec("vpp_papi.vpp_stats")
@@ -56,12 +58,14 @@ def archive() -> bytes:
 
 
 class Link:
-    """The program there, and what it says."""
+    """The program beside VPP, and its lines."""
 
     def __init__(self, host: Host, log: Path, api: str, stats: str) -> None:
         self._host, self._log, self._sockets = host, log, (api, stats)
         self._program: Conversation | None = None
         self._messages: deque[bytes] = deque()
+        #: Of the last statistic that was asked for: an answer that came too late is of an earlier one.
+        self._asked = 0
 
     def client(self, address: str) -> Any:
         """vpp-papi's client, with this link in the place of its socket."""
@@ -83,7 +87,7 @@ class Link:
             path.write_bytes(archive())
             program = self._host.program(path)
             self._program = self._host.converse([self._host.python, "-I", "-S", program, *self._sockets], log=self._log)
-            self._answer(_START_S)
+            self._answer(_START_S)  # of its connection to VPP
 
     def close(self) -> None:
         """End it; safe to call twice."""
@@ -95,7 +99,11 @@ class Link:
         self._speak({"message": message.hex()})
 
     def message(self, timeout_s: float) -> bytes | None:
-        """The next of VPP; None: none came in time, or it has ended."""
+        """The next of VPP; None: none came in time.
+
+        Raises:
+            OSError: VPP or the program beside it has ended.
+        """
         while not self._messages:
             line = self._line(timeout_s)
             if line is None:
@@ -109,10 +117,11 @@ class Link:
         Raises:
             OSError: it cannot be read; other built-in errors as vpp-papi raises them there.
         """
-        self._speak({"read": name})
+        self._asked += 1
+        self._speak({"read": name, "of": self._asked})
         return self._answer(REPLY_TIMEOUT_S)
 
-    def _speak(self, line: dict[str, str]) -> None:
+    def _speak(self, line: dict[str, Any]) -> None:
         if self._program is None:
             raise PointFailed("vpp: it was not connected to")
         self._program.send(json.dumps(line))
@@ -121,8 +130,9 @@ class Link:
         while True:
             line = self._line(timeout_s)
             if line is None:
-                said = "; ".join(self._program.log_tail(2)) if self._program else ""
-                raise OSError(said or "no answer of the program beside VPP")
+                raise OSError(f"no answer of the program beside VPP within {timeout_s:g} s")
+            if line.get("of", self._asked) != self._asked:
+                continue
             if "raises" in line:
                 kind, text = line["raises"]
                 found = getattr(builtins, kind, OSError)
@@ -141,7 +151,7 @@ class Link:
         try:
             line = self._program.receive(timeout_s)
         except EOFError:
-            return None
+            raise OSError("; ".join(self._program.log_tail(2)) or "the connection to VPP is closed") from None
         found = json.loads(line) if line else None
         return found if isinstance(found, dict) else None
 
@@ -182,7 +192,7 @@ def _transport(client: Any, link: Link) -> Any:
 
 
 class _Reader:
-    """What vpp-papi's reader of the statistics can, as far as `VppControl` asks."""
+    """Those functions of vpp-papi's reader of the statistics that `VppControl` uses."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """VPP's statistics, which only its own machine can read: shared memory. Standard library and vpp_stats only.
 
-Run as a program (`SOCKETS` are those of API and statistics), it is what a controller behind SSH speaks to, in lines of
-JSON: `{"message": HEX}` is passed to VPP's API, and each message of VPP comes as such a line; `{"read": NAME}` is
-answered by `{"answer": VALUE}` or `{"raises": [KIND, TEXT]}`.
+Run as a program, with the sockets of API and statistics as arguments, it serves the controller of a VPP behind SSH, in
+lines of JSON: `{"message": HEX}` is passed to VPP's API, and each message of VPP comes as such a line;
+`{"read": NAME, "of": N}` is answered by `{"answer": VALUE, "of": N}` or `{"raises": [KIND, TEXT], "of": N}`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 HEADER_BYTES = 16
 #: Names of `read` that are none of a statistic.
 IN_PROGRESS, ERRORS = "in progress", "errors"
-_LONGEST = 64 << 20
+#: Of a message: as HEX it is a line that the agent passes on.
+_LONGEST = 14 << 20
 
 
 def papi_stats(address: str) -> Any:
@@ -53,9 +54,9 @@ def main(api: str, stats: str) -> None:
     try:
         vpp.connect(api)
     except OSError as exc:
-        _say(raises=[type(exc).__name__, str(exc)])
+        _write(raises=[type(exc).__name__, str(exc)], of=0)
         return
-    _say(answer=None)
+    _write(answer=None, of=0)
     asked, came = b"", b""
     while True:
         ready, _, _ = select.select([0, vpp.fileno()], [], [])
@@ -73,7 +74,7 @@ def main(api: str, stats: str) -> None:
             came = _passed_on(came + data)
 
 
-def _carry_out(request: dict[str, str], vpp: socket.socket, segment: Any) -> None:
+def _carry_out(request: dict[str, Any], vpp: socket.socket, segment: Any) -> None:
     if "message" in request:
         data = bytes.fromhex(request["message"])
         vpp.sendall(bytes(8) + len(data).to_bytes(4, "big") + bytes(4) + data)
@@ -86,9 +87,9 @@ def _carry_out(request: dict[str, str], vpp: socket.socket, segment: Any) -> Non
         else:
             answer = segment.set_errors() if name == ERRORS else segment[name]
     except Exception as exc:  # vpp-papi has several kinds
-        _say(raises=[type(exc).__name__, " ".join(str(part) for part in exc.args)])
+        _write(raises=[type(exc).__name__, " ".join(str(part) for part in exc.args)], of=request["of"])
     else:
-        _say(answer=answer)
+        _write(answer=answer, of=request["of"])
 
 
 def _passed_on(data: bytes) -> bytes:
@@ -99,12 +100,12 @@ def _passed_on(data: bytes) -> bytes:
             raise SystemExit(f"a message of {length} bytes")
         if len(data) < HEADER_BYTES + length:
             break
-        _say(message=data[HEADER_BYTES : HEADER_BYTES + length].hex())
+        _write(message=data[HEADER_BYTES : HEADER_BYTES + length].hex())
         data = data[HEADER_BYTES + length :]
     return data
 
 
-def _say(**line: Any) -> None:
+def _write(**line: Any) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -70,7 +70,7 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
 
     def unsupported(self, dut: Dut) -> str | None:
         """The program must be built; zero-copy needs a driver that has it, a budget for sending a kernel."""
-        without = why_not_built("xsk")
+        without = why_not_built("xsk", dut.host)
         if without is None and self.options.wants_tx_skb_budget:
             without = why_no_tx_skb_budget(dut.host)
         if without:

@@ -78,7 +78,7 @@ class XdpsockRole(InstanceForwarder[XdpsockOptions, Process]):
         """On the forwarder's CPU; it is ready when the port has its program and its socket."""
         program = self.options.program
         if program is None:
-            raise PointFailed("xdpsock: it has exited")
+            raise PointFailed("xdpsock: its program is no longer there")
         port = [f"--interface={dut.ports[0].ifname}", "--queue=0", "--xdp-native", "--quiet"]
         options = [*arguments(self.options), f"--tx-pkt-size={self._frame_bytes}"]
         running = dut.host.start(

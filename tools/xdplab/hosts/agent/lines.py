@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import subprocess
 
 
-#: Of a line; a program that prints more without an end is not understood.
-_LONGEST = 64 << 20
+#: Of a line, which is part of an answer of the agent (`serve.ANSWER_BYTES`).
+LONGEST = 30 << 20
 
 
 class Lines:
@@ -57,8 +57,8 @@ class Lines:
             if not read:
                 raise EOFError
             self._pending += read
-            if len(self._pending) > _LONGEST:
-                raise ValueError(f"a line of more than {_LONGEST >> 20} MiB")
+            if len(self._pending) > LONGEST:
+                raise OSError(f"a line of more than {LONGEST >> 20} MiB")
         line = self._pending[:end].decode(errors="replace")
         del self._pending[: end + 1]
         self._searched = 0

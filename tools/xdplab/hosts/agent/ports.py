@@ -82,7 +82,7 @@ def read(ifname: str) -> dict[str, Any]:
         **{name: bool(flags & bit) is meaning for name, (bit, meaning) in _FLAGS.items()},
     }
     for name, (reads, _) in _KINDS.items():
-        with contextlib.suppress(*_ODD):  # this driver, or kernel, has it not
+        with contextlib.suppress(OSError, struct.error):  # this driver, or kernel, has it not
             found[name] = reads(ifname)
     return found
 

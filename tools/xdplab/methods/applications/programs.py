@@ -61,7 +61,7 @@ class Outcome(Model):
 def missing(ends: Ends, workload: Workload) -> str | None:
     """None, or what is not installed, and the command that installs it."""
     if workload.kind not in NEEDS:
-        return why_not_built("xdpapp")
+        return why_not_built("xdpapp", ends.server.host) or why_not_built("xdpapp", ends.client.host)
     server, client = NEEDS[workload.kind]
     return servers.missing_program(ends.server.host, server) or servers.missing_program(ends.client.host, client)
 
@@ -234,7 +234,7 @@ class Programs:
         except EOFError:
             raise PointFailed(" | ".join(server.log_tail(2)) or "xdpapp: its server ended") from None
         if line is None:
-            raise PointFailed(f"xdpapp: its server did not report that it is ready for {_READY_S:g} s")
+            raise PointFailed(f"xdpapp: its server was not ready after {_READY_S:g} s")
         said: dict[str, Any] = json.loads(line)
         return said
 

@@ -92,7 +92,7 @@ def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> MethodRe
     if last_s > end_s:
         raise PointFailed(
             f"the change took {last_s - first_s:.3g} s and ended after the traffic: raise method.duration_s (once_s of "
-            "what is done once), or repeat on a quieter machine"
+            "what is done once), or repeat on an idle machine"
         )
     return found
 

@@ -227,7 +227,7 @@ class Variant(Model):
 def _why_undecided(found: Comparison, *, wide: bool) -> str:
     if found.blockers:
         return found.blockers[0]
-    return _TOO_FAR_APART if wide else "one figure is only a bound"
+    return _TOO_FAR_APART if wide else "a figure is only a bound"
 
 
 def _gain(metric: str, found: Comparison) -> str:

@@ -220,31 +220,6 @@ def test_a_port_that_is_not_the_kernels_is_not_asked() -> None:
     assert kept.changed == []
 
 
-class Shared(Stubborn):
-    """A port of somebody's host; everything that it is set to can be put back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.state = {"addresses": {"192.0.2.1/24": "its own"}}
-
-    def put_port_back(self, _: str, wanted: Mapping[str, Any]) -> list[str]:
-        self.state = dict(wanted)
-        return []
-
-
-@pytest.mark.parametrize("lasting", [True, False])
-def test_an_address_that_somebody_gave_a_port_of_a_host_stays(lasting: bool) -> None:
-    """Such as NetworkManager, which asks for one when a link comes up; those of benchmarks are a forwarder's."""
-    host = Shared()
-    kept = KeptPorts()
-    kept.look([Port("b0", cast(Host, host), "ens1", mac="", mtu=1500, lasting=lasting)])
-    host.state = {"addresses": {"192.0.2.1/24": "its own", "203.0.113.7/24": "DHCP", "198.18.0.1/24": "a forwarder's"}}
-    kept.put_back("linux-router")
-    assert ("203.0.113.7/24" in host.state["addresses"]) == lasting
-    assert "198.18.0.1/24" not in host.state["addresses"]
-    assert "198.18.0.1/24" in kept.changed[0]
-
-
 def test_a_driver_with_an_odd_answer_keeps_no_other_setting_from_being_put_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

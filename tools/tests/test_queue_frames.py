@@ -204,6 +204,6 @@ def test_the_queues_that_frames_came_into_are_named(b0: Host) -> None:
         return result(*(stream([], sent=200, direction=each.direction, lost=200) for each in spec.streams))
 
     assert proven(b0, send, a0) == (
-        "mine: no frame came through forward or backward within 0 s; of 200 frames A→C, 200 arrived at b0 (queue 3: 200), "
-        "b0 sent 200; of 200 frames C→A, 200 arrived at b0 (queue 3: 200), b0 sent 200, 0 arrived at a0"
+        "mine: no frame came through forward or backward within 0 s; of 200 frames A→C, 200 arrived at b0 (queue 3: "
+        "200), b0 sent 200; of 200 frames C→A, 200 arrived at b0 (queue 3: 200), b0 sent 200, 0 arrived at a0"
     )

@@ -196,3 +196,14 @@ def _read_s(ifname: str) -> float:
     began = time.thread_time()
     ports.read(ifname)
     return time.thread_time() - began
+
+
+def test_an_address_with_a_lifetime_stays(host: NetnsHost) -> None:
+    """Such as one by DHCP, which NetworkManager asks for when a link comes up: it is no setting of a run's."""
+    was = host.read_port("p0")
+    for address, more in (("192.0.2.7/24", []), ("203.0.113.7/24", ["valid_lft", "600", "preferred_lft", "600"])):
+        host.run(["ip", "address", "add", address, "dev", "p0", *more])
+    assert host.read_port("p0")["addresses"].keys() - was["addresses"].keys() == {"192.0.2.7/24"}
+    assert host.put_port_back("p0", was) == []
+    shown = host.run(["ip", "address", "show", "dev", "p0"]).stdout
+    assert ("203.0.113.7" in shown, "192.0.2.7" in shown) == (True, False)

@@ -51,10 +51,9 @@ class KeptPorts:
         key = (port.host, port.ifname)
         seen = self._seen.setdefault(key, {})
         try:
-            # on a host somebody may give it addresses, such as NetworkManager
-            seen.update(port_settings.changed(port.host, port.ifname, was, keep_addresses=port.lasting))
+            seen.update(port_settings.changed(port.host, port.ifname, was))
             if seen:
-                port_settings.put_back(port.host, port.ifname, was, keep_addresses=port.lasting)
+                port_settings.put_back(port.host, port.ifname, was)
                 if was.get("up"):  # a card's link may take seconds; without it the next proof says so
                     comes_true(partial(has_carrier, port.host, port.ifname), _CARRIER_S, 0.1)
         except LinkLost:

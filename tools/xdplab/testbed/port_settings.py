@@ -121,32 +121,23 @@ def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
     """
     refuse_other_card(host, ifname, saved)
     wanted = {kind: value for kind, value in saved.items() if kind != "bus"}
-    put_back(host, ifname, wanted, keep_addresses=True)
-
-
-def with_others_addresses(now: dict[str, Any], was: dict[str, Any]) -> dict[str, Any]:
-    """How it was, with the addresses that it has now, but for those of benchmarks: no run gave it the others."""
-    there = now.get("addresses", {})
+    there = host.read_port(ifname).get("addresses", {})
     theirs = {name: made for name, made in there.items() if ipaddress.ip_interface(name) not in BENCHMARK}
-    return {**was, "addresses": {**theirs, **was.get("addresses", {})}} if theirs else was
+    put_back(host, ifname, {**wanted, "addresses": {**theirs, **saved.get("addresses", {})}})
 
 
-def put_back(host: Host, ifname: str, was: dict[str, Any], *, keep_addresses: bool = False) -> None:
-    """Have an interface as `read_port` found it, verified. `keep_addresses`: those that come meanwhile stay.
+def put_back(host: Host, ifname: str, was: dict[str, Any]) -> None:
+    """Have an interface as `read_port` found it, verified.
 
     Raises:
         XdplabError: something stays changed.
     """
     left, failed = dict[str, str](), list[str]()
 
-    def wanted(now: dict[str, Any]) -> dict[str, Any]:
-        return with_others_addresses(now, was) if keep_addresses else was
-
     def is_as_before() -> bool:
         nonlocal left, failed
-        failed = host.put_port_back(ifname, wanted(host.read_port(ifname)))
-        now = host.read_port(ifname)
-        left = differences(now, wanted(now))
+        failed = host.put_port_back(ifname, was)
+        left = differences(host.read_port(ifname), was)
         return not left
 
     if not comes_true(is_as_before, _RESTORE_S, 0.1):
@@ -156,20 +147,19 @@ def put_back(host: Host, ifname: str, was: dict[str, Any], *, keep_addresses: bo
         raise XdplabError(f"{host.name}: {ifname}: could not be put back: {'; '.join([*stays, *failed])}")
 
 
-def changed(host: Host, ifname: str, was: dict[str, Any], *, keep_addresses: bool = False) -> dict[str, str]:
+def changed(host: Host, ifname: str, was: dict[str, Any]) -> dict[str, str]:
     """What is not as `read_port` found it, as `differences`, once what goes by itself is gone.
 
-    Such as an XDP program that a process held which has ended. `keep_addresses`: as `put_back`.
+    Such as an XDP program that a process held which has ended.
     """
-    found = dict[str, str]()
+    found = differences(host.read_port(ifname), was)
 
     def is_as_before() -> bool:
         nonlocal found
-        now = host.read_port(ifname)
-        found = differences(now, with_others_addresses(now, was) if keep_addresses else was)
+        found = differences(host.read_port(ifname), was)
         return not found
 
-    if not is_as_before():
+    if found:
         comes_true(is_as_before, _SETTLES_S, 0.02)
     return found
 

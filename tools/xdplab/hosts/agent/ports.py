@@ -33,6 +33,7 @@ _XDP_MODES = (1 << 1, 1 << 2)
 #: Of an address what says which it is: local, peer, label and broadcast.
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFA_KEPT = (_IFA_ADDRESS, _IFA_LOCAL, 3, 4)
+_IFA_F_PERMANENT = 0x80
 _TCA_KIND, _TCA_OPTIONS = 1, 2
 _ROOT, _INGRESS, _CLSACT_INGRESS, _CLSACT_EGRESS = 0xFFFFFFFF, 0xFFFF0000, 0xFFFFFFF2, 0xFFFFFFF3
 
@@ -266,10 +267,11 @@ def _set_rules(ifname: str, wanted: dict[str, str], found: dict[str, str] | None
 
 
 def _read_addresses(ifname: str) -> dict[str, str]:
+    """Permanent ones: others are leased (DHCP, router advertisements), and whoever asked for them renews them."""
     index, found = socket.if_nametoindex(ifname), {}
     for each in ask(ROUTE, _RTM_GETADDR, bytes(8), 8, dump=True):
-        family, length, _, _, of = struct.unpack("=4BI", each[HEADER])
-        if of == index:
+        family, length, flags, _, of = struct.unpack("=4BI", each[HEADER])
+        if of == index and flags & _IFA_F_PERMANENT:
             local = socket.inet_ntop(family, each.get(_IFA_LOCAL, each.get(_IFA_ADDRESS)))  # type: ignore[arg-type]
             kept = b"".join(attribute(kind, each[kind]) for kind in _IFA_KEPT if kind in each)
             # flags, which are not the setter's, and the index, which may be another one then

@@ -90,15 +90,20 @@ def proven(b0: Host, send: Any, a0: Host, **forwarder: Any) -> str:
     return str(failed.value)
 
 
-def prove(b0: Host, send: Any, a0: Host, **given: Any) -> None:
+def prove(b0: Host, send: Any, a0: Host, *, reflects: bool = False, **given: Any) -> None:
     hosts: dict[str, Any] = {"a0": a0, "b0": b0}
     first, port = (Port(role, host, "p0", f"02:00:00:00:00:0{role[1]}", 1500) for role, host in hosts.items())
     last = Port("c0", a0, "TRex port 0", "", 1500, trex=0)  # type: ignore[arg-type]
     own = {"name": "mine", "one_way": False, "silent_s": 0.0, "crashed": lambda: None, "pids": lambda: (), **given}
     forwarder: Any = SimpleNamespace(**own)
-    at: Any = SimpleNamespace(path=Way.THROUGH, pipeline=Pipeline(), traffic=SimpleNamespace(smallest=64, headers={}))
+    at: Any = SimpleNamespace(
+        path=Way.REFLECT if reflects else Way.THROUGH,
+        pipeline=Pipeline(),
+        traffic=SimpleNamespace(smallest=64, headers={}),
+    )
     dut: Any = SimpleNamespace(host=b0, ports=(port,), rundir=Path("/nowhere"), queues=2)
-    prove_path(at, forwarder, send, dut=dut, tester=TesterPorts(first, last), lasting=False)
+    ends = TesterPorts(first, first, last) if reflects else TesterPorts(first, last)
+    prove_path(at, forwarder, send, dut=dut, tester=ends, lasting=False)
 
 
 @pytest.mark.parametrize("waited_s", [0.5, 60.0])
@@ -207,3 +212,19 @@ def test_the_queues_that_frames_came_into_are_named(b0: Host) -> None:
         "mine: no frame came through forward or backward within 0 s; of 200 frames A→C, 200 arrived at b0 (queue 3: "
         "200), b0 sent 200; of 200 frames C→A, 200 arrived at b0 (queue 3: 200), b0 sent 200, 0 arrived at a0"
     )
+
+
+def test_frames_that_the_far_end_sends_back_are_where_they_belong(b0: Host) -> None:
+    """On path reflect a frame at A has come through: it was not sent out of the port where it came in."""
+    a0 = Host()
+
+    def send(spec: Any) -> Any:
+        a0.sent += 200
+        a0.received += 150
+        b0.received += 200
+        b0.sent += 200
+        return result(*(stream([], sent=200, direction=each.direction, lost=200) for each in spec.streams))
+
+    said = proven(b0, send, a0, reflects=True)
+    assert said.endswith("of 200 frames A→C, 200 arrived at b0, b0 sent 200, 150 arrived at a0")
+    assert "out of the port where they came in" not in said

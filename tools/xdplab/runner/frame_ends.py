@@ -67,6 +67,8 @@ class Path:
     ingress: Port | None
     egress: Port | None
     last: Port
+    #: Whether the last port sends frames back to the first.
+    reflects: bool = False
 
     @property
     def name(self) -> str:
@@ -92,7 +94,7 @@ def path_of(direction: str, tester: TesterPorts, dut: Dut) -> Path:
     ports: tuple[Port | None, Port | None] = (dut.ports[0], dut.ports[-1]) if dut.ports else (None, None)
     if direction == "backward":
         ends, ports = ends[::-1], ports[::-1]
-    return Path(ends[0], *ports, ends[1])
+    return Path(ends[0], *ports, ends[1], reflects=tester.mirror is not None)
 
 
 class Sent(NamedTuple):
@@ -373,7 +375,7 @@ def _actions(way: _Way, port: Port, mode: str) -> dict[str, int]:
     for each in way.ends.of("exception", port.ifname):
         found[each["action"]] = found.get(each["action"], 0) + each["frames"]
     runs = way.ends.ports[port.ifname]["runs"] or way.frames(port, "rx")
-    sent_back = way.frames(way.path.first, "rx") if way.path.first is not way.path.last else 0
+    sent_back = 0 if way.path.reflects or way.path.first is way.path.last else way.frames(way.path.first, "rx")
     sent_back = max(sent_back, sum(count for name, count in driver.items() if name.endswith("_xdp_tx")))
     redirected_back = sum(each["frames"] for each in way.ends.of("sent", port.ifname) if each["to"] == port.ifname)
     passed = sum(each["frames"] for each in way.ends.of("stack", port.ifname)) if mode == "native" else 0
@@ -490,18 +492,20 @@ def _counted_at(way: _Way, *ports: Port | None) -> Iterator[str]:
 
 
 def _at_the_end(way: _Way) -> Iterator[str]:
-    """What left B, came back at A, arrived at C."""
+    """What left B, arrived at C, came back at A."""
     path = way.path
     assert path.ingress is not None
-    left, arrived = way.frames(path.egress, "tx"), way.frames(path.last, "rx")
+    left, arrived, back = way.frames(path.egress, "tx"), way.frames(path.last, "rx"), way.frames(path.first, "rx")
     if not way.received and path.egress is not None and way.many(max(left, way.into_sockets)):
         yield f"{path.egress.role} sent {left:,}"
     yield from _counted_at(way, path.last)
+    if path.reflects:  # the same ports again, in the other direction
+        yield from (_arrived(way, port) for port in (path.last, path.first) if port.role in way.links)
+        return
     if not way.received and path.last.role in way.links and (way.many(left) or way.many(arrived)):
         yield _arrived(way, path.last)
         if way.many(arrived):
             yield "none of them as a frame of the tester's: they were changed"
-    back = way.frames(path.first, "rx")
     if path.first is not path.last and path.first.role in way.links and way.many(back):
         yield (
             f"{back:,} came back at {path.first.role}: it sends them out of the port where they came in, or chooses "

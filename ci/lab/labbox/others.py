@@ -15,8 +15,10 @@ from xdplab.testers.trex_server import find as find_trex
 #: VPP's own libraries, and not the distribution's.
 _LIBRARIES = ("libsvm", "libv")
 _SEND_S = 900.0
-#: Where the page has TRex.
+#: Where the page has TRex, and what a server needs of a release.
 TREX = "/opt/trex/v3.08"
+_TREX_FILES = ("t-rex-64", "_t-rex-64", "trex-cfg", "find_python.sh", "dpdk_setup_ports.py", "dpdk_nic_bind.py",
+               "external_libs", "so", "version.txt")  # fmt: skip
 
 
 def vpp_files(program: str) -> list[str]:
@@ -25,12 +27,6 @@ def vpp_files(program: str) -> list[str]:
     paths = [word for word in linked.split() if word.startswith("/") and Path(word).name.startswith(_LIBRARIES)]
     plugins = Path(program).parents[1].glob("lib/**/vpp_plugins/*.so")
     return [program, *paths, *map(str, sorted(plugins))]
-
-
-def trex_files(folder: str) -> list[str]:
-    """What a server needs of a release, without what is for other uses of it, and by far the most."""
-    left_out = ("automation", "astf", "avl", "cap2", "emu", "exp", "ko", "ndr", "stl", "t-rex-64-d", "_t-rex-64-d")
-    return [path.name for path in sorted(Path(folder).iterdir()) if not path.name.startswith(left_out)]
 
 
 def _send_vpp(say: Callable[[str], None]) -> str:
@@ -49,14 +45,15 @@ def _send_trex(say: Callable[[str], None]) -> str:
     if found is None:
         return "TRex is optional and not on this machine"
     here = str(found.folder)
-    _send(MACHINES[0], here, trex_files(here), TREX)
+    _send(MACHINES[0], here, _TREX_FILES, TREX)
     say(f"TRex of this machine is on A: {here}")
     return ""
 
 
 def _send(machine: Machine, folder: str, files: Sequence[str], there: str) -> None:
     packed = subprocess.Popen(
-        ["tar", "--create", "--dereference", "--directory", folder, "--", *files], stdout=subprocess.PIPE
+        ["tar", "--create", "--dereference", "--ignore-failed-read", "--directory", folder, "--", *files],
+        stdout=subprocess.PIPE,
     )
     unpack = f"mkdir -p {there} && tar --extract --no-same-owner --directory {there}"
     assert packed.stdout

@@ -164,14 +164,17 @@ class Trex(Tester):
         if find(self.options.path) is None:
             needed = "the client library of " if self.options.server else ""
             return needed + HOW_TO_GET
-        own_file = self.options.server or testbed.ports["a0"].trex is not None
+        given = testbed.spec.ports.get("a0")
+        has_cards = given is not None and given.trex is not None
+        own_file = self.options.server or has_cards
         if self.options.raw_of("config") and own_file:
             return "raw.config: this TRex has a configuration file of its own; write it there"
         if self.options.server:
             return None
-        if testbed.ports["a0"].trex is not None:
+        if has_cards:
             self._address = address(testbed)
-            return None if self._active.server is not None else why_not_startable(testbed)
+            asked_before = not testbed.ports  # it is asked again once the hosts are connected
+            return None if asked_before or self._active.server is not None else why_not_startable(testbed)
         if not isinstance(testbed.tester_host, LocalHost):
             return (
                 f"a TRex server is started on this machine only, and the tester's ports are on "

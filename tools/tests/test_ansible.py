@@ -66,12 +66,25 @@ def test_hosts_of_the_testbed_file_by_role() -> None:
         "role_a": ["tester"],
         "role_b": ["dut"],
         "role_c": ["tester"],
+        "trex": [],
     }
     tester = found["_meta"]["hostvars"]["tester"]
     assert (tester["ansible_host"], tester["ansible_port"], tester["ansible_user"]) == ("192.0.2.10", 22, "lab")
     assert tester["ansible_become"] is True
     assert tester["xdplab_ports"] == {"a0": "ens1f0", "c0": "ens1f1"}
     assert tester["xdplab_cpus"] == [2, 3]
+
+
+def test_a_host_that_trex_is_started_on_gets_what_its_scripts_and_the_filter_take() -> None:
+    text = (project_root() / "suites" / "testbeds" / "lab-example.yaml").read_text(encoding="utf-8")
+    data = yaml.safe_load(text)
+    data["trex"] = {"folder": "/opt/trex/v3.08", "config": "/etc/trex_cfg.yaml"}
+    for number, role in enumerate(("a0", "c0")):
+        data["ports"][role] = {"host": "tester", "trex": number, "speed_mbps": 25000}
+    assert inventory(TestbedSpec.model_validate(data))["trex"] == {"hosts": ["tester"]}
+    argv = [project_root() / "ci" / "packages", *variables("trex")["xdplab_package_groups"]]
+    given = set(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
+    assert {"ethtool", "nftables", "pciutils"} <= given
 
 
 def test_host_keys_are_checked_and_nobody_is_asked() -> None:

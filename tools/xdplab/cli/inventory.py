@@ -19,7 +19,7 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./~+@,:=-]+")
 
 
 def inventory(spec: TestbedSpec) -> dict[str, Any]:
-    """What Ansible expects of an inventory script: groups role_a, role_b, role_c, and the variables of each host.
+    """What Ansible expects of an inventory script: groups role_a, role_b, role_c, trex, and the variables of each host.
 
     Raises:
         InputError: the testbed has no machines, or a path of it means something to a shell.
@@ -30,6 +30,7 @@ def inventory(spec: TestbedSpec) -> dict[str, Any]:
     for role in "abc":
         hosts = {port.host for name, port in spec.ports.items() if name.startswith(role)}
         groups[f"role_{role}"] = {"hosts": sorted(hosts)}
+    groups["trex"] = {"hosts": [spec.ports["a0"].host] if spec.trex else []}
     hostvars = {name: _variables(spec, name, host) for name, host in spec.hosts.items()}
     return {"all": {"children": [*groups]}, **groups, "_meta": {"hostvars": hostvars}}
 

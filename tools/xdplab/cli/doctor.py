@@ -74,13 +74,12 @@ def _lock(spec: TestbedSpec) -> Check:
     try:
         lock = TestbedLock(spec.name)
         lock.acquire()
-        left = lock.state()
+        dirty = lock.changed
         lock.release()
     except XdplabError as exc:
         return check("testbed", False, str(exc), "xdplab restore")
     except PermissionError as exc:
         return check("testbed", False, f"{exc.filename}: owned by another user, so not visible", "run it with sudo")
-    dirty = bool(left.get("netns") or left.get("settings"))
     return check("testbed", not dirty, "not restored after a killed run" if dirty else "free", "xdplab restore")
 
 

@@ -18,7 +18,7 @@ def hosts_checks(spec: TestbedSpec) -> list[Check]:
     except InputError as exc:
         return [check("testbed", False, str(exc), "wait for it, or `xdplab restore --testbed` with this file")]
     try:
-        left = bool(testbed.lock.state())
+        left = testbed.lock.changed
         found = [
             check(
                 "testbed",

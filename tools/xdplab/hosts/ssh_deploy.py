@@ -6,6 +6,7 @@ import io
 import posixpath
 import stat
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -21,12 +22,17 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @cache
 def agent_zip() -> bytes:
-    """The agent as one file that Python runs; the same bytes for the same sources."""
+    """The agent as one file that Python runs."""
     package = files("xdplab.hosts.agent")
     members = {"__main__.py": _MAIN, "xdplab/__init__.py": "", "xdplab/hosts/__init__.py": ""}
     for source in sorted(package.iterdir(), key=lambda item: item.name):
         if source.name.endswith(".py"):
             members[f"xdplab/hosts/agent/{source.name}"] = source.read_text(encoding="utf-8")
+    return program_zip(members)
+
+
+def program_zip(members: Mapping[str, str]) -> bytes:
+    """A program that Python runs, by name and text of its files; the same bytes for the same sources."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
         for name, text in members.items():

@@ -18,7 +18,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
 os.read(0, 1)
 try:
     show_cursor = b"\x1b[?25h" if os.isatty(2) else b""
-    os.write(2, show_cursor + b"\nxdplab: the run was killed; what it changed is being restored\n")
+    os.write(2, show_cursor + b"\nxdplab: killed; what it changed is being restored\n")
 except OSError:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 os.dup2(2, 1)

@@ -2,9 +2,7 @@
 """A VPP on another machine: `segment.py` runs beside it, and passes its API's messages and its statistics on."""
 
 import builtins
-import io
 import json
-import zipfile
 from collections import deque
 from functools import cache
 from importlib.util import find_spec
@@ -15,11 +13,11 @@ from typing import Any
 from xdplab.forwarders.vpp import segment
 from xdplab.forwarders.vpp.control import REPLY_TIMEOUT_S, VppControl, papi_client
 from xdplab.hosts.base import Conversation, Host
+from xdplab.hosts.ssh_deploy import program_zip
 from xdplab.model import PointFailed
 
 #: Python's start on a slow host, and the longest that a statistic is waited for.
 _START_S = 30.0
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 #: `sockclnt_create` of vlibmemory/memclnt.api and its answer, whose numbers are fixed.
 _CREATE, _CREATED = 15, 16
 
@@ -41,20 +39,17 @@ def connect(host: Host, log: Path, api: str, stats: str) -> VppControl:
 
 @cache
 def archive() -> bytes:
-    """The program for the host, as one file that Python runs; the same bytes for the same sources."""
+    """The program for the host."""
     statistics = find_spec("vpp_papi.vpp_stats")
     assert statistics is not None
     assert statistics.origin is not None
-    members = {
-        "__main__.py": Path(segment.__file__).read_text(encoding="utf-8"),
-        "vpp_papi/__init__.py": "",
-        "vpp_papi/vpp_stats.py": Path(statistics.origin).read_text(encoding="utf-8"),
-    }
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as made:
-        for name, text in members.items():
-            made.writestr(zipfile.ZipInfo(name, _EPOCH), text)
-    return data.getvalue()
+    return program_zip(
+        {
+            "__main__.py": Path(segment.__file__).read_text(encoding="utf-8"),
+            "vpp_papi/__init__.py": "",
+            "vpp_papi/vpp_stats.py": Path(statistics.origin).read_text(encoding="utf-8"),
+        }
+    )
 
 
 class Link:

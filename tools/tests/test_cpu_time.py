@@ -35,7 +35,7 @@ from xdplab.model import (
     TrialResult,
     TrialSpec,
 )
-from xdplab.model.cpu_time import CpuTime
+from xdplab.model.trial import CpuTime
 from xdplab.runner.cpu_time import cpu_time, sender_full
 from xdplab.runner.disturbance import Use
 from xdplab.testbed import FakeTestbed

@@ -17,7 +17,7 @@ from xdplab.methods.shared.counting import RateRecord
 from xdplab.methods.stages.figures import StagesRecord
 from xdplab.methods.tracing.figures import TracedRecord
 from xdplab.model import InputError, Model, TrialRecord
-from xdplab.model.described import described
+from xdplab.model.base import described
 from xdplab.results import RunFolder
 from xdplab.tools import project_root
 

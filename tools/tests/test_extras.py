@@ -20,7 +20,7 @@ from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp import forwarder
 from xdplab.hosts import LocalHost
 from xdplab.model import ForwarderSpec, Path as Way
-from xdplab.model.extras import _LIBRARIES, lacking
+from xdplab.model.plugins import _LIBRARIES, lacking
 from xdplab.tools import project_root
 
 #: In the place of an installation without extras: they are not found.
@@ -170,7 +170,7 @@ def test_pip_needs_a_switch_to_change_a_distributions_python(
     managed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ("EXTERNALLY-MANAGED" if managed else "other")).touch()
-    monkeypatch.setattr("xdplab.model.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("xdplab.model.plugins.find_spec", lambda _: None)
     monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
     monkeypatch.setattr(sys, "base_prefix", sys.prefix)
     assert ("--break-system-packages 'xdplab[vpp]'" in str(lacking("vpp"))) == managed
@@ -183,7 +183,7 @@ def test_vpp_is_unsupported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> 
     dut = Dut(LocalHost(), (), Way.THROUGH, LAYOUT, Path("/nowhere"))
     made = make_forwarder(ForwarderSpec(name="vpp-afxdp", options={"workers": 0}))
     assert made.unsupported(dut) is None
-    monkeypatch.setattr("xdplab.model.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("xdplab.model.plugins.find_spec", lambda name: None)
     assert made.unsupported(dut) == (
         "VPP's API: the Python library vpp-papi is not installed; pip install 'xdplab[vpp]' installs it"
     )

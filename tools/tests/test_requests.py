@@ -11,7 +11,7 @@ from lab.studies import a_testbed, study
 from xdplab.measure import make_method
 from xdplab.methods.shared.counting import first_frames
 from xdplab.model import InputError, Path, StreamSpec, StudySpec, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
-from xdplab.model.naming import Names, unusual
+from xdplab.model.study import Names, unusual
 from xdplab.runner import look, make_plan
 from xdplab.runner.plan import Plan
 from xdplab.runner.ports import tester_ports_of

@@ -20,7 +20,7 @@ from xdplab.methods.rfc2544.figures import Rfc2544Figures, rfc2544_figures, thro
 from xdplab.methods.rfc2544.report import latency_at_load_chart
 from xdplab.methods.rfc2544.spec import QUICK, Rfc2544Spec
 from xdplab.model import Point, StreamResult, TrialRecord, TrialResult
-from xdplab.model.cpu_time import CpuTime
+from xdplab.model.trial import CpuTime
 
 AT = point()
 

@@ -12,7 +12,7 @@ from xdplab.analysis.summary import trials_used
 from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
 from xdplab.model import Disturbance, Point, TrialRecord
-from xdplab.model.method import default_method
+from xdplab.model.study import default_method
 from xdplab.stats.interval import MIN_ROUNDS
 
 A, B = point("fake:seed=1"), point("fake:seed=2")

@@ -15,8 +15,8 @@ from xdplab.measure import make_method
 from xdplab.measure.flows import SHOWN
 from xdplab.measure.point import PointSummary
 from xdplab.model import FlowFigures, InputError, StreamResult, StreamSpec, TrialRecord
-from xdplab.model.flow_figures import MAX_FLOWS
-from xdplab.model.method import default_method
+from xdplab.model.study import default_method
+from xdplab.model.trial import MAX_FLOWS
 from xdplab.testers.registry import make_tester
 from xdplab.testers.stream_json import stream_result
 from xdplab.testers.xdpgen import Xdpgen

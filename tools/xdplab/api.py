@@ -113,7 +113,7 @@ from xdplab.model import (
 from xdplab.model.cells import columns, spreadsheet_row as spreadsheet_row
 from xdplab.model.design import TESTER as TESTER, same_level as same_level
 from xdplab.model.digits import significant as significant
-from xdplab.model.extras import need as need
+from xdplab.model.plugins import need as need
 from xdplab.model.published import (
     Published as Published,
     PublishedCluster as PublishedCluster,

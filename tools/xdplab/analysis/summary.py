@@ -33,8 +33,8 @@ from xdplab.measure.point import OWN_FRAMES, PointSummary
 from xdplab.measure.registry import make_method
 from xdplab.model import Path, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
-from xdplab.model.naming import unusual
 from xdplab.model.run import NOT_IN_FORCE
+from xdplab.model.study import unusual
 from xdplab.results import trials_by_point
 
 PERCENTILES = (P50, P99, P999)

@@ -15,7 +15,7 @@ from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, RunRecord, TrialRecord
 from xdplab.model.digits import number_of, significant
-from xdplab.model.naming import Names
+from xdplab.model.study import Names
 
 
 def find_point(run: RunRecord, name: str) -> str:

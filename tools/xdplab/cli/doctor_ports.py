@@ -11,8 +11,8 @@ from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, pau
 from xdplab.knobs.ethtool import shown
 from xdplab.knobs.queues import Channels
 from xdplab.model import PortSpec, TestbedSpec
-from xdplab.model.inventory import LINKS
 from xdplab.model.run import NOT_IN_FORCE
+from xdplab.model.testbed import LINKS
 from xdplab.runner.low_latency import NOT_SET, LowLatency
 from xdplab.testbed import HostsTestbed, Port, port_settings
 from xdplab.testbed.needs import how_freed, needed, who_needs

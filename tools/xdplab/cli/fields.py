@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from xdplab.measure import Method, PointFigures, method_class, method_names
 from xdplab.model import MethodSpec, Model
-from xdplab.model.described import described
+from xdplab.model.base import described
 
 _LIMITS = (
     ("minimum", "from {}"),

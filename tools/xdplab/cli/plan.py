@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from xdplab.model import Point, StudySpec
 from xdplab.model.cells import columns
 from xdplab.model.digits import duration, number_of
-from xdplab.model.naming import RATES, unusual
+from xdplab.model.study import RATES, unusual
 from xdplab.runner import Plan
 from xdplab.runner.turns import described
 

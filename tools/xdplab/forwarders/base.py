@@ -15,7 +15,7 @@ from xdplab.forwarders.options import raw_names
 from xdplab.hosts import Host, NetnsHost
 from xdplab.hosts.waiting import run_parallel
 from xdplab.model import CpuLayout, InputError, Model, Path, Pipeline, Unsupported
-from xdplab.model.forwarder import OnePortRole
+from xdplab.model.study import OnePortRole
 from xdplab.testbed import Port
 
 CROSS = Pipeline()

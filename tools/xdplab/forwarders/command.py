@@ -16,7 +16,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.complaints import last_words
 from xdplab.hosts.kernel import thread_ids
 from xdplab.model import Model, NamesProgram, NotThere, PointFailed
-from xdplab.model.forwarder import OnePortRole
+from xdplab.model.study import OnePortRole
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 #: What stands for what in an argument: the second port is the first one on path `hairpin`.

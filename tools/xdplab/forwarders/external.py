@@ -13,7 +13,7 @@ from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import Instance, InstanceForwarder
 from xdplab.hosts import Host
 from xdplab.model import Model
-from xdplab.model.inventory import Mac
+from xdplab.model.testbed import Mac
 
 
 class ExternalOptions(Model):

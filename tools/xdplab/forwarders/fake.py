@@ -9,7 +9,7 @@ from pydantic import Field
 from xdplab.forwarders.base import Dut, Forwarder, no_role
 from xdplab.forwarders.changes import Change, Changing, Step, count_differs
 from xdplab.model import Model, PointFailed
-from xdplab.model.forwarder import OnePortRole
+from xdplab.model.study import OnePortRole
 
 #: Loss ratio of a soft knee at capacity.
 KNEE_LOSS = 0.01

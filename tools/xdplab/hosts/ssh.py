@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from xdplab.hosts.base import Host, in_use
 from xdplab.model import HostLost, HostSpec, InputError, LinkLost, XdplabError
-from xdplab.model.extras import need
+from xdplab.model.plugins import need
 from xdplab.tools import provision_command, setup_command
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from xdplab.measure.figure import COMMON, Figure
 from xdplab.measure.method import Method
 from xdplab.model import InputError, MethodSpec, plugins
-from xdplab.model.method import GROUP
+from xdplab.model.study import GROUP
 
 #: Name -> class of those that were asked for: of most runs one, and what the others import takes 0.1 s.
 _asked_for: dict[str, type[Method[Any]]] = {}

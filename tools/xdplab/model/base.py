@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all models share: frozen, no unknown keys, errors that fit on one line."""
+"""What all models share: frozen, no unknown keys, errors that fit on one line, fields described where they stand."""
 
+import ast
+import functools
+import inspect
 import re
 import reprlib
+import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
@@ -19,7 +24,6 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from xdplab.model.described import described
 from xdplab.model.errors import InputError, meant
 
 #: Version of every file xdplab writes; raised when a reader of the old form would misread the new one.
@@ -176,3 +180,50 @@ def _truths(given: Any, made: Any) -> Iterator[str]:
 
 def _fields(made: Any) -> Any:
     return type(made).model_fields.items() if isinstance(made, BaseModel) else ()
+
+
+# What sources say of themselves: docstrings, and the `#:` lines above fields and names.
+
+
+def described(model: type) -> dict[str, str]:
+    """Field -> the `#:` lines above it, in the class or in the one that it is made from; without sources nothing."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if "__annotations__" in vars(base) and base.__module__ != "pydantic.main":
+            found |= {name: text for name, text in _comments(base).items() if text}
+    return found
+
+
+def document(part: Any) -> str:
+    """Docstring of a module, class or function, or of what it is made from; without the paragraph of its errors."""
+    return (inspect.getdoc(part) or "").partition("\n\nRaises:")[0].strip()
+
+
+def above(module: str, name: str) -> str:
+    """The `#:` lines above a name of a module."""
+    return _comments(sys.modules[module]).get(name, "")
+
+
+@functools.cache
+def _comments(where: Any) -> dict[str, str]:
+    """Name -> the `#:` lines above its assignment."""
+    try:
+        lines = textwrap.dedent(inspect.getsource(where)).splitlines()
+    except (OSError, TypeError):  # no source next to the code
+        return {}
+    tree, found = ast.parse("\n".join(lines)), {}
+    first = tree.body[0]
+    for node in first.body if isinstance(first, ast.ClassDef) else tree.body:
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", ())
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found[target.id] = _above(lines, node.lineno - 1)
+    return found
+
+
+def _above(lines: list[str], number: int) -> str:
+    above: list[str] = []
+    while number and lines[number - 1].strip().startswith("#:"):
+        number -= 1
+        above.insert(0, lines[number].strip().removeprefix("#:").strip())
+    return " ".join(above)

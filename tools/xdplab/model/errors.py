@@ -2,7 +2,10 @@
 """Errors a user meets. Each message is one line: what, where, what to do."""
 
 import difflib
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class XdplabError(Exception):
@@ -69,3 +72,66 @@ def meant(word: object, known: Iterable[str]) -> str:
     """`; did you mean 'latency'?`, where one of the known words is close to what was written; else nothing."""
     close = difflib.get_close_matches(str(word), list(known), 1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+# Steps of which each is made whatever another raises: what fails is collected, and raised after the last.
+
+
+class Steps:
+    """What is put back, step by step.
+
+    steps = Steps()
+    for host in hosts:
+        with steps.step(host.name):
+            host.close()
+    steps.raise_failed()
+    """
+
+    def __init__(self) -> None:
+        self.failed: list[XdplabError] = []
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """One of them; `what` names it where the error is none of ours."""
+        try:
+            yield
+        except XdplabError as exc:
+            self.failed.append(exc)
+        except Exception as exc:  # unforeseen, or what a host answered: the other steps are made all the same
+            at = traceback.extract_tb(exc.__traceback__)[-1]
+            where = f"{Path(at.filename).name}:{at.lineno}"
+            self.failed.append(XdplabError(f"{what}: {type(exc).__name__}: {exc} ({where})"))
+
+    @property
+    def reasons(self) -> str:
+        """Of all that failed, each once."""
+        return "; ".join(dict.fromkeys(map(str, self.failed)))
+
+    @property
+    def error(self) -> XdplabError | None:
+        """None, or the first that failed, with the reasons of all.
+
+        An interruption stays one, and bad input is one only where nothing else failed.
+        """
+        if not self.failed:
+            return None
+        first = min(self.failed, key=lambda each: (not isinstance(each, Interrupted), isinstance(each, InputError)))
+        return type(first)(self.reasons) if len(self.failed) > 1 else first
+
+    def raise_failed(self) -> None:
+        """Raises XdplabError: `error`, unless it is None."""
+        if self.error is not None:
+            raise self.error
+
+
+def do_each(what: str, *calls: Callable[[], object]) -> None:
+    """Make every call.
+
+    Raises:
+        XdplabError: the first that failed, with the reasons of all.
+    """
+    steps = Steps()
+    for call in calls:
+        with steps.step(what):
+            call()
+    steps.raise_failed()

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts found through entry points: ours and those of other packages alike."""
+"""What is installed: parts found through entry points, ours and those of other packages alike, and extras."""
 
 import sys
+import sysconfig
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
 
-from xdplab.model.errors import InputError, meant
+from xdplab.model.errors import InputError, Missing, meant
 
 
 @lru_cache(maxsize=64)
@@ -37,3 +40,40 @@ def find(group: str, kind: str, name: str) -> Any:
             return entry.load()
     there = [entry.name for entry in found]
     raise InputError(f"{kind} {name!r}: unknown{meant(name, there)}; there are {', '.join(there)}")
+
+
+# Libraries that only some parts need, and that an installation may lack: the extras of pyproject.toml.
+
+Extra = Literal["sheet", "ssh", "sweeps", "vpp"]
+#: Extra of pyproject.toml -> the module that is imported, and the library that has it.
+_LIBRARIES: dict[Extra, tuple[str, str]] = {
+    "sheet": ("weasyprint", "weasyprint"),
+    "ssh": ("asyncssh", "asyncssh"),
+    "sweeps": ("sklearn", "scikit-learn"),
+    "vpp": ("vpp_papi", "vpp-papi"),
+}
+
+
+def lacking(extra: Extra) -> str | None:
+    """None, or which library is not installed and what installs it."""
+    module, library = _LIBRARIES[extra]
+    if find_spec(module) is not None:
+        return None
+    return f"the Python library {library} is not installed; {_pip_install()} 'xdplab[{extra}]' installs it"
+
+
+def _pip_install() -> str:
+    """`pip install`, with the switch that it needs for the Python of a distribution (PEP 668)."""
+    managed = sys.prefix == sys.base_prefix and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").is_file()
+    return "pip install --break-system-packages" if managed else "pip install"
+
+
+def need(extra: Extra, who: str) -> None:
+    """Be sure that it is there.
+
+    Raises:
+        Missing: it is not; says for whom it is needed.
+    """
+    reason = lacking(extra)
+    if reason:
+        raise Missing(f"{who}: {reason}")

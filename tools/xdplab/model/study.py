@@ -4,14 +4,26 @@
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
-from pydantic_core import InitErrorDetails
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, InitErrorDetails
 
-from xdplab.model.base import Distinct, Many, Model, Shown
+from xdplab.model import plugins
+from xdplab.model.base import Distinct, Many, Model, OneLine, Shown, one_line
 from xdplab.model.design import (
     Constraint,
     DesignSpec,
@@ -23,13 +35,136 @@ from xdplab.model.design import (
     flat,
 )
 from xdplab.model.errors import InputError, meant
-from xdplab.model.forwarder import ForwarderSpec
-from xdplab.model.inventory import Name
-from xdplab.model.method import AnyMethod, default_method
 from xdplab.model.pipeline import Pipeline, PipelineText
 from xdplab.model.published import published_figure, published_table
-from xdplab.model.testbed import TestbedSpec
+from xdplab.model.testbed import Name, TestbedSpec
 from xdplab.model.traffic import FrameBytes, TrafficSpec
+
+# A forwarder as a study names it.
+
+#: What a program does with one port. rxdrop: receive and drop; txonly: send one frame as fast as possible; l2fwd: send
+#: back with addresses swapped; stages: tell when a frame is where, from the wire to the application.
+OnePortRole = Literal["rxdrop", "txonly", "l2fwd", "stages"]
+
+
+class ForwarderSpec(Model):
+    """A forwarder and its own options, as `name[:option=value,...]` or as a mapping in YAML."""
+
+    #: Under which it is found.
+    name: Shown
+    #: Its own; unknown ones are refused before anything starts.
+    #: A list of words is kept as one text, quoted as in a shell; `raw: {PLACE: {NAME: VALUE}}` as `raw.PLACE.NAME`.
+    options: dict[str, Scalar] = {}
+    #: What tables call it, instead of name and options.
+    label: OneLine = ""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """In a file it may be written as text."""
+        found = super().__get_pydantic_json_schema__(schema, handler)
+        if handler.mode == "validation":
+            inner = handler.resolve_ref_schema(found)
+            whole = dict(inner)
+            inner.clear()
+            inner["anyOf"] = [{"type": "string"}, whole]
+        return found
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return cls.parse(value) if isinstance(value, str) else value
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _words_as_text(cls, options: Any) -> Any:
+        options = flat(options)
+        if not isinstance(options, dict):
+            return options
+        lists = {key: value for key, value in options.items() if isinstance(value, list)}
+        return {**options, **{key: shlex.join(map(str, words)) for key, words in lists.items()}}
+
+    @staticmethod
+    def parse(text: str) -> dict[str, Any]:
+        """`ovs-afxdp:xdp_mode=generic` -> name and options; values are typed later by the forwarder's own model."""
+        name, _, rest = text.partition(":")
+        options: dict[str, Scalar] = {}
+        for item in filter(None, rest.split(",")):
+            key, equals, value = item.partition("=")
+            if not equals:
+                raise ValueError(f"option {item!r} of forwarder {name!r} is not option=value")
+            if key in options:
+                raise ValueError(f"option {key!r} of forwarder {name!r} is given twice")
+            options[key] = value
+        return {"name": name, "options": options}
+
+    @property
+    def title(self) -> str:
+        """What tables print: the label, or the name with its options."""
+        if self.label:
+            return self.label
+        options = ",".join(f"{key}={as_written(value)}" for key, value in self.options.items())
+        return one_line(f"{self.name}:{options}" if options else self.name)
+
+
+# What a study asks to be done at each point: the spec of a method that is found by its name (`xdplab.methods`).
+
+GROUP = "xdplab.methods"
+#: A study that names no method measures latency.
+DEFAULT = "latency"
+
+
+class MethodSpec(Model):
+    """Base of what a study's `method:` holds; each method's own keys are in its folder."""
+
+    #: Which method.
+    name: Shown
+
+    def forwarders(self) -> tuple[ForwarderSpec, ...]:
+        """Those that it makes itself, next to those of the study."""
+        return ()
+
+
+def spec_model(name: str) -> type[MethodSpec]:
+    """The spec of a method.
+
+    Raises:
+        InputError: no such method; tells which there are.
+    """
+    found: type[MethodSpec] = plugins.find(GROUP, "method", name).spec_model
+    return found
+
+
+def _typed(value: Any) -> MethodSpec:
+    if isinstance(value, MethodSpec):
+        return value
+    if not isinstance(value, dict):
+        raise ValueError("a mapping is expected")
+    name = value.get("name", DEFAULT)
+    try:
+        model = spec_model(str(name))
+    except InputError:
+        if not (known := plugins.names(GROUP)):
+            raise ValueError("no method is installed: xdplab is older than its sources; run ci/setup") from None
+        raise ValueError(f"name should be one of {', '.join(map(repr, known))}{meant(name, known)}") from None
+    return model.model_validate({**value, "name": name})
+
+
+class _OneOf:
+    """The schema: one of those that are installed."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        models = dict.fromkeys(spec_model(name) for name in plugins.names(GROUP))
+        return {"oneOf": [handler(model.__pydantic_core_schema__) for model in models]}
+
+
+#: The union of the specs of all methods that are installed, selected by `name`.
+AnyMethod = Annotated[SerializeAsAny[MethodSpec], PlainValidator(_typed), _OneOf]
+
+
+def default_method() -> MethodSpec:
+    """Of a study that says nothing."""
+    return _typed({})
 
 
 class Path(StrEnum):
@@ -227,3 +362,50 @@ class Point(Model):
     def _hash(self, **parts: Any) -> str:
         text = json.dumps(self.model_dump(mode="json", exclude_defaults=True, **parts), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+# Names of the points of a study, each different from the others.
+
+#: Keys of a profile that have a text of their own.
+RATES = ("frame_bytes", "probe_pps", "load_pps", "load_share", "load_of_line", "line_rate_bps")
+
+
+def unusual(traffic: TrafficSpec, *but: str) -> dict[str, Any]:
+    """What of a profile is not the default; its request by length and digest."""
+    found = traffic.model_dump(mode="json", exclude_defaults=True, exclude=set(but))
+    if traffic.request is not None:
+        digest = hashlib.sha256(traffic.request.encode()).hexdigest()[:8]
+        found["request"] = f"{len(traffic.request_hex) // 2} bytes {digest}"
+    return found
+
+
+class Names:
+    """A name for each of several points: its title, and each of its settings that is not the same in all of them."""
+
+    def __init__(self, points: Iterable[Point]) -> None:
+        seen: dict[str, set[str]] = {}
+        for point in points:
+            for name, value in _settings(point).items():
+                seen.setdefault(name, set()).add(str(value))
+        self._varying = frozenset(name for name, values in seen.items() if len(values) > 1)
+
+    def of(self, point: Point) -> str:
+        """One line."""
+        settings = [f"{name}={value}" for name, value in _settings(point).items() if name in self._varying]
+        return ", ".join([point.title, *settings])
+
+
+def _settings(point: Point) -> dict[str, object]:
+    """What of a point its title may not tell: a label hides options."""
+    traffic = point.traffic
+    load = f"{traffic.load_share:.0%}" if traffic.load_share else traffic.stated_load_pps
+    sent = {
+        "pipeline": str(point.pipeline),
+        "path": point.path.value,
+        "bytes": traffic.frame_bytes,
+        "probes": traffic.probes_text,
+        "load": load,
+        **traffic.model_dump(mode="json", exclude=set(RATES)),
+        **unusual(traffic, *RATES),
+    }
+    return {**(point.forwarder.options if point.forwarder.label else {}), **point.knobs, **sent}

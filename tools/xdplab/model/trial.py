@@ -1,16 +1,145 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trial: what is asked of a tester, what it answers, and what is journaled."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from xdplab.model.base import SCHEMA_VERSION, Amount, Count, Model, Moment, Shown
-from xdplab.model.cpu_time import CpuTime
-from xdplab.model.disturbance import Disturbance, ThreadUse
-from xdplab.model.flow_figures import FlowFigures
-from xdplab.model.headers import Departures, FlowSpec
 from xdplab.model.histogram import Histogram, histogram_of
+from xdplab.model.traffic import Departures, FlowSpec
+
+# What became of each flow of a stream: columns with an entry for each flow, so that a record stays small.
+
+#: Flows that a stream may have; a record of as many takes some 0.4 MB for each stream.
+MAX_FLOWS = 10_000
+
+_Column = Annotated[tuple[Count, ...], Field(min_length=1, max_length=MAX_FLOWS)]
+_Times = Annotated[tuple[Count | None, ...], Field(min_length=1, max_length=MAX_FLOWS)]
+
+
+class FlowFigures(Model):
+    """Frames and latencies (ns) by flow; no latency of a flow of which nothing arrived, nor of a load stream's.
+
+    Flow n has the stream's first UDP source port + n, and of each `flows` frames the one with number n. What the
+    tester's own card dropped (`tx_drops` of the stream) is in `sent` and in `lost`: it is not known by flow.
+    """
+
+    #: Frames that left.
+    sent: _Column
+    #: Frames that arrived.
+    received: _Column
+    #: The difference of the two.
+    lost: Annotated[tuple[int, ...], Field(min_length=1, max_length=MAX_FLOWS)]
+    #: Shortest latency.
+    min_ns: _Times
+    #: Mean latency.
+    mean_ns: _Times
+    #: Longest latency.
+    max_ns: _Times
+
+    @model_validator(mode="after")
+    def _one_entry_each(self) -> "FlowFigures":
+        if len({len(column) for column in self.__dict__.values()}) > 1:
+            raise ValueError("flow figures: columns of different lengths")
+        return self
+
+
+# CPU time that the frames of a trial took: the forwarder's, and what the kernel did for it; not the tester's own.
+
+#: Above this share of a figure, what its clocks do not resolve makes it unknown.
+_MAX_UNRESOLVED = 0.2
+
+
+class CpuTime(Model):
+    """Of a trial, from before its warm-up until after it (docs/methods.md, CPU time)."""
+
+    #: Between the two looks at the clocks; the time of a CPU over this is the share of a core.
+    elapsed_s: float
+    #: Frames that arrived in that time; those of the warm-up are taken to have arrived at the trial's rate.
+    frames: float
+    #: All threads of the forwarder's processes; of those that polled without a pause, the time of the traffic.
+    forwarder_s: float
+    #: Part of it that is of threads which polled without a pause.
+    polling_s: float
+    #: Threads of the kernel that carry frames: ksoftirqd, napi, irq.
+    kernel_s: float
+    #: Softirqs that are in no time above: on the tester's senders, beyond what these take on a direct link; with a
+    #: tester on another machine all that its CPUs did and no thread has. None: not known.
+    softirq_s: float | None
+    #: Why not.
+    unknown: Shown = ""
+    #: What the clocks do not resolve, of all of it.
+    resolution_s: float
+
+    @property
+    def total_s(self) -> float | None:
+        """All of it; None where a part is not known."""
+        return None if self.softirq_s is None else self.forwarder_s + self.kernel_s + self.softirq_s
+
+    @property
+    def s_per_mframes(self) -> float | None:
+        """For a million frames; None where it is not known, or below what the clocks resolve."""
+        return None if self.doubt or self.total_s is None else self.total_s / self.frames * 1e6
+
+    @property
+    def resolution(self) -> float:
+        """Smallest relative difference."""
+        return self.resolution_s / self.total_s if self.total_s else 0.0
+
+    @property
+    def doubt(self) -> str:
+        """Why it is not known; empty where it is."""
+        if self.total_s is None:
+            return f"CPU time is not known: {self.unknown}"
+        if not self.frames:
+            return "CPU time is not known: no frame arrived"
+        if self.resolution_s > _MAX_UNRESOLVED * self.total_s:
+            return f"CPU time is not known: the trial is too short for clocks that resolve {self.resolution_s:.2g} s"
+        return ""
+
+
+# What a machine took away from a trial (docs/architecture.md, rule 9), and what its threads used.
+
+
+class ThreadUse(Model):
+    """What a thread of the forwarder used during a trial (from /proc/PID/task/TID)."""
+
+    #: As the kernel has it (comm).
+    name: str
+    #: Where it was seen last.
+    cpu: int
+    #: CPUs that it may run on.
+    allowed: tuple[int, ...]
+    #: Time on a CPU.
+    ran_ns: int
+    #: Time in which it could have run and waited for a CPU.
+    run_delay_ns: int
+    #: How often another thread was put in its place.
+    nonvoluntary_switches: int
+    #: Time in user space, in steps of 10 ms; where the kernel takes it with its timer it is sampled.
+    user_ns: int | None = None
+    #: Time in the kernel, likewise.
+    system_ns: int | None = None
+
+
+class Disturbance(Model):
+    """What the machine took away during a trial."""
+
+    #: The machine's part of the sender's stalls.
+    stalled_share: float
+    #: The forwarder's part: its receive half, which on veth runs on the sender's core.
+    receive_half_share: float = 0.0
+    #: CPU of the path -> share of the time that the hypervisor took from it.
+    steal_share: dict[int, float]
+    #: Share of the time that a busy forwarding thread waited for its CPU.
+    run_delay_share: float
+
+    @property
+    def taken_share(self) -> float:
+        """The largest of what was taken from sender, a CPU and a thread."""
+        return max(self.stalled_share, self.run_delay_share, *self.steal_share.values())
+
 
 Purpose = Literal["measure", "search", "figures", "end"]
 #: Share of the frames from which on a loss is said next to a latency, and where they were lost is asked.

@@ -24,8 +24,8 @@ from xdplab.measure.measured import Spread
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import loss, number, percent, significant
-from xdplab.model.naming import RATES
 from xdplab.model.published import span
+from xdplab.model.study import RATES
 from xdplab.report import assets
 from xdplab.report.assets import text
 from xdplab.report.chart import Chart, distribution_chart

@@ -15,8 +15,8 @@ from xdplab.measure.figure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Path as Way, RunRecord, XdplabError
 from xdplab.model.digits import significant
-from xdplab.model.extras import need
-from xdplab.model.naming import unusual
+from xdplab.model.plugins import need
+from xdplab.model.study import unusual
 from xdplab.report.page import templates
 from xdplab.report.place import Place
 from xdplab.stats.interval import geometric_interval

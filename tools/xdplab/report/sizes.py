@@ -11,8 +11,8 @@ from xdplab.measure import Figure
 from xdplab.measure.point import PointSummary
 from xdplab.model import Point, RunRecord
 from xdplab.model.digits import number_of
-from xdplab.model.naming import unusual
 from xdplab.model.pipeline import SIZED
+from xdplab.model.study import unusual
 from xdplab.report.chart import Axis, Chart, Series
 
 _Place = tuple[int, PointSummary]

@@ -12,8 +12,7 @@ from math import sqrt
 
 from xdplab.forwarders import Dut
 from xdplab.model import Calibration, Disturbance, TrialResult, TrialSpec
-from xdplab.model.cpu_time import CpuTime
-from xdplab.model.trial import LOAD_TOLERANCE
+from xdplab.model.trial import LOAD_TOLERANCE, CpuTime
 from xdplab.runner.disturbance import Use
 
 #: A thread that runs, or waits for its CPU, for more of the time than this polls; what it does without traffic is

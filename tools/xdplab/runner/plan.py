@@ -12,9 +12,8 @@ from xdplab.forwarders import Forwarder
 from xdplab.measure import Method, make_method, method_class
 from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, TestbedSpec, TrafficSpec, validated
 from xdplab.model.design import TESTER
-from xdplab.model.headers import PORTS
-from xdplab.model.naming import Names
-from xdplab.model.traffic import ONE_BUFFER_BYTES
+from xdplab.model.study import Names
+from xdplab.model.traffic import ONE_BUFFER_BYTES, PORTS
 from xdplab.runner.design import MAX_POINTS, Combination, design
 from xdplab.testers import Tester
 

@@ -19,7 +19,7 @@ from xdplab.model import (
     Unsupported,
     do_each,
 )
-from xdplab.model.inventory import PortRole
+from xdplab.model.testbed import PortRole
 from xdplab.runner.calibrations import Calibrations, reused_note
 from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.plan import Plan

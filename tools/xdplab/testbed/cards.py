@@ -17,7 +17,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver, has_carrier
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, Steps, Unsupported, XdplabError, do_each
-from xdplab.model.inventory import PortRole
+from xdplab.model.testbed import PortRole
 from xdplab.testbed import port_settings
 from xdplab.testbed.base import Port
 from xdplab.testbed.needs import needed, refuse_if_needed, who_needs

@@ -19,7 +19,7 @@ from xdplab.hosts.kernel import detach_xdp, has_carrier, remove_link
 from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true, run_parallel
 from xdplab.model import CpuLayout, HostLost, InputError, LinkLost, Path, PortSpec, Steps, TestbedSpec, XdplabError
-from xdplab.model.inventory import PortRole
+from xdplab.model.testbed import PortRole
 from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
 from xdplab.testbed.needs import Ours, refuse_if_needed

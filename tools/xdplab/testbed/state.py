@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from xdplab.hosts import Host
 from xdplab.model import InputError, XdplabError
-from xdplab.model.inventory import PortRole
+from xdplab.model.testbed import PortRole
 from xdplab.tools import folder_of
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -33,7 +33,7 @@ from xdplab.model import (
     XdplabError,
     do_each,
 )
-from xdplab.model.headers import FCS_BYTES, HEADER_BYTES
+from xdplab.model.traffic import FCS_BYTES, HEADER_BYTES
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import OWN_CARDS, RxChoice, Tester, TesterContext
 from xdplab.testers.headers import ends_of, headers_of

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from xdplab.model import FlowSpec, StreamSpec
-from xdplab.model.headers import PORTS
+from xdplab.model.traffic import PORTS
 from xdplab.testers.packets import Headers, Range
 
 _LOW_BITS = 0xFFFFFFFF

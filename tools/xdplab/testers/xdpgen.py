@@ -26,8 +26,8 @@ from xdplab.model import (
     TrialSpec,
     do_each,
 )
-from xdplab.model.flow_figures import MAX_FLOWS
-from xdplab.model.headers import FCS_BYTES, HEADER_BYTES, IDENTITY_BYTES
+from xdplab.model.traffic import FCS_BYTES, HEADER_BYTES, IDENTITY_BYTES
+from xdplab.model.trial import MAX_FLOWS
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext, while_well
 from xdplab.testers.senders import Part, merge_parts, parts_of

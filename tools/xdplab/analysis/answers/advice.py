@@ -12,8 +12,8 @@ from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model, RunRecord
 from xdplab.model.digits import number
-from xdplab.model.naming import RATES
 from xdplab.model.pipeline import TOPOLOGIES
+from xdplab.model.study import RATES
 
 #: With two of them the answer says it all.
 _FEWEST = 3

@@ -12,7 +12,7 @@ from xdplab.measure.figure import Figure
 from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.model.digits import number
-from xdplab.model.naming import RATES
+from xdplab.model.study import RATES
 from xdplab.stats.interval import geometric_interval
 
 

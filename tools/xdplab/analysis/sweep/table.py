@@ -18,8 +18,7 @@ from xdplab.measure import Method, make_method
 from xdplab.measure.distribution import Distribution, distribution, if_enough_samples
 from xdplab.model import Model, Pipeline, Point, RunRecord, TrialRecord
 from xdplab.model.design import TESTER, same_level
-from xdplab.model.naming import RATES, unusual
-from xdplab.model.study import Scalar
+from xdplab.model.study import RATES, Scalar, unusual
 from xdplab.results import trials_by_point
 
 #: Level of a setting that a configuration has not got: an option of another forwarder.

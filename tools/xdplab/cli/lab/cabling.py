@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from xdplab.cli.lab.wanted import Part
 from xdplab.model import InputError
-from xdplab.model.inventory import PortRole
+from xdplab.model.testbed import PortRole
 
 
 class End(NamedTuple):

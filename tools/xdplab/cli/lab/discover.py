@@ -23,7 +23,7 @@ from xdplab.hosts.kernel import has_carrier
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, TestbedSpec, do_each, validated
-from xdplab.model.inventory import PortRole, TrexSpec
+from xdplab.model.testbed import PortRole, TrexSpec
 from xdplab.results.writing import write_whole
 from xdplab.runner.calibrations import sender_pps
 from xdplab.testbed import TestbedLock

@@ -8,7 +8,7 @@ import yaml
 from xdplab.cli.lab.cabling import End
 from xdplab.cli.lab.look import Card
 from xdplab.model import InputError
-from xdplab.model.inventory import PortRole
+from xdplab.model.testbed import PortRole
 
 #: Where the testbed file says that it is, on the tester.
 CONFIG = "/etc/trex_cfg.yaml"

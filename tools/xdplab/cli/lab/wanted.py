@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from xdplab.model import HostSpec, InputError, Model, validated
 from xdplab.model.errors import meant
-from xdplab.model.inventory import IfName, Name
+from xdplab.model.testbed import IfName, Name
 from xdplab.testbed import load_yaml
 
 #: `far` is C where that is a machine of its own; without it the tester has both ends.

@@ -10,7 +10,7 @@ from xdplab.cli.lab.cpus import Proposal, Senders
 from xdplab.cli.lab.look import Card
 from xdplab.cli.lab.trex import CONFIG, numbers
 from xdplab.cli.lab.wanted import LabHosts, Part
-from xdplab.model.inventory import LINKS, PortRole
+from xdplab.model.testbed import LINKS, PortRole
 
 _VIRTUAL = "veth"
 _PARTS = {

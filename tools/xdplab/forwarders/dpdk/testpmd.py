@@ -16,7 +16,7 @@ from xdplab.forwarders.xsk.xdpsock import frames_redirected, why_not_counted
 from xdplab.hosts import Host, how_to_install
 from xdplab.hosts.kernel import thread_ids, thread_use
 from xdplab.model import InputError, Model, PointFailed
-from xdplab.model.forwarder import OnePortRole
+from xdplab.model.study import OnePortRole
 
 PROGRAM = "/usr/bin/dpdk-testpmd"
 #: Without hugepages, in MiB; its 32768 mbufs do not fit into 128.

@@ -22,7 +22,7 @@ from xdplab.forwarders.vpp.process import Interface, Vpp
 from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers
 from xdplab.hosts import Host, SshHost
 from xdplab.model import PointFailed, Unsupported
-from xdplab.model.extras import lacking
+from xdplab.model.plugins import lacking
 
 #: vl_api_rx_mode_t of vnet/interface_types.api.
 _RX_MODES = {"polling": 1, "interrupt": 2, "adaptive": 3}

@@ -17,7 +17,7 @@ from xdplab.forwarders.process import InstanceForwarder, Process, by_hash
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import is_veth
 from xdplab.model import InputError, Model, NamesProgram, NotThere, PointFailed
-from xdplab.model.forwarder import OnePortRole
+from xdplab.model.study import OnePortRole
 
 _ROLES: dict[OnePortRole, str] = {"rxdrop": "--rxdrop", "txonly": "--txonly", "l2fwd": "--l2fwd"}
 

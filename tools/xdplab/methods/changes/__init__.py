@@ -53,7 +53,7 @@ from xdplab.model import (
 from xdplab.model.base import Distinct
 from xdplab.model.design import Scalar
 from xdplab.model.digits import number
-from xdplab.model.naming import Names
+from xdplab.model.study import Names
 from xdplab.testbed import Port
 
 _ONCE = ("port-added", "queue-added", "restart")

@@ -23,7 +23,7 @@ from xdplab.methods.rfc2544.spec import FULL, scale_of
 from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model import Model, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
-from xdplab.model.naming import Names
+from xdplab.model.study import Names
 from xdplab.report.chart import Axis, Chart, Series
 from xdplab.results import trials_by_point
 

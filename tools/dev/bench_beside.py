@@ -22,7 +22,7 @@ from xdplab.runner.plan import Repetition
 from xdplab.runner.run import _start_together
 from xdplab.runner.session import PointSession
 from xdplab.runner.turns import has_system_setting
-from xdplab.stats.interval import ratio_interval
+from xdplab.stats import ratio_interval
 
 KINDS = ("alone", "between", "asleep beside")
 

@@ -23,7 +23,7 @@ from scipy.special import stdtr, stdtrit
 
 from xdplab.model import Model
 from xdplab.model.cells import columns
-from xdplab.stats.interval import CONFIDENCE
+from xdplab.stats import CONFIDENCE
 
 POINTS = 5
 RATIOS = (1.05, 1.1, 1.25, 2.0, 10.0)

@@ -18,11 +18,9 @@ from xdplab.model import Missing, StreamSpec, TestbedSpec, TrialSpec, XdplabErro
 from xdplab.runner import interruptible, recover
 from xdplab.testbed import Port, Testbed, open_testbed, working_folder
 from xdplab.testers import TesterContext
-from xdplab.testers.headers import headers_of
-from xdplab.testers.packets import build
+from xdplab.testers.packets import build, headers_of
 from xdplab.testers.trex import Trex, TrexOptions
-from xdplab.testers.trex_bridge import Bridge, bridge_command
-from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Installation, find
+from xdplab.testers.trex_server import ASYNC_PORT, HOW_TO_GET, SYNC_PORT, Bridge, Installation, bridge_command, find
 from xdplab.tools import checkout
 
 _PROBES = StreamSpec(kind="latency", pps=2000.0, frame_bytes=64)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from xdplab.hosts.base import Completed
-from xdplab.knobs.memory import Hugepages2M
+from xdplab.knobs.system import Hugepages2M
 from xdplab.model import InputError, TestbedSpec, Unsupported, XdplabError
 from xdplab.runner.recovery import recover
 from xdplab.testbed import HostsTestbed, TestbedLock, cards, real, state, working_folder

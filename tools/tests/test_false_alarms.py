@@ -26,7 +26,7 @@ from dev.bench_turns import (
 )
 from xdplab import app
 from xdplab.measure import make_method
-from xdplab.stats.interval import holm_corrected, ratio_interval
+from xdplab.stats import holm_corrected, ratio_interval
 
 FINE, IN_TURNS, OF_PIPELINES = (design for design in DESIGNS if design.side_by_side)
 ALONE = [design for design in DESIGNS if design.rule is alone]

@@ -27,7 +27,7 @@ from xdplab.forwarders import make_forwarder
 from xdplab.model import DoesNotCompile, ForwarderSpec, HostLost, InputError, TrialRecord, plugins
 from xdplab.report.exports.gate import bencher, markdown
 from xdplab.runner import Listener
-from xdplab.stats.interval import at_confidence
+from xdplab.stats import at_confidence
 from xdplab.tools import project_root
 
 Cli = Callable[..., Done]

@@ -15,8 +15,9 @@ from lab import studies
 from lab.command import Done
 from lab.records import point, run_record, trial
 
+from xdplab import results as run_folders
 from xdplab.model import InputError, TrialRecord, XdplabError, reading
-from xdplab.results import RunFolder, find_run, folder, new_run, writing
+from xdplab.results import RunFolder, find_run, new_run
 
 A = point("fake")
 
@@ -63,7 +64,7 @@ def test_each_line_is_on_the_disk_before_append_returns(run: RunFolder, monkeypa
         real(fd)
         synced.append(os.fstat(fd).st_size)
 
-    monkeypatch.setattr(writing.os, "fsync", fsync)
+    monkeypatch.setattr(run_folders.os, "fsync", fsync)
     run.append(trial(A, 3))
     assert synced == [journal(run).stat().st_size]
 
@@ -135,7 +136,7 @@ def test_a_trial_of_no_point_or_no_time_is_one_line(
 def test_a_long_journal_is_read_again_and_says_the_same(
     run: RunFolder, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "_KEPT", kept)
+    monkeypatch.setattr(run_folders, "_KEPT", kept)
     found = run.trials()
     assert [*found] == [found[0], found[1], found[-1]] == [trial(A, repetition) for repetition in range(3)]
     assert [*found[1:]] == [trial(A, 1), trial(A, 2)]
@@ -232,7 +233,7 @@ class FullDisk:
 @pytest.mark.parametrize("room", [0, 1, 100])
 def test_a_full_disk_keeps_the_trials_before(run: RunFolder, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     before = journal(run).read_bytes()
-    monkeypatch.setattr(writing.os, "write", FullDisk(room))
+    monkeypatch.setattr(run_folders.os, "write", FullDisk(room))
     with pytest.raises(
         XdplabError, match="No space left on device; the trials before are kept; make room and use"
     ) as caught:
@@ -260,7 +261,7 @@ def trials_on_a_disk(
     tmp_path: Path, results: Path, cli: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, whole: float
 ) -> tuple[Done, list[TrialRecord]]:
     room = int(whole * whole_trial(tmp_path, cli))
-    monkeypatch.setattr(writing.os, "write", FullDisk(room))
+    monkeypatch.setattr(run_folders.os, "write", FullDisk(room))
     done = cli("run", studies.study_file(tmp_path, repetitions=5))
     return done, studies.only_run(results).trials()
 

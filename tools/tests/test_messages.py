@@ -17,7 +17,7 @@ from lab.records import run_record
 from robot.api import SkipExecution
 
 from xdplab.hosts.base import Completed
-from xdplab.robot.library import XdplabLibrary
+from xdplab.robot import XdplabLibrary
 from xdplab.runner import make_plan
 from xdplab.testers import make_tester
 
@@ -82,7 +82,7 @@ def test_bad_input_through_robot_is_one_line_and_ends_the_run(
     suite = tmp_path / "bad.robot"
     study = studies.study_file(tmp_path)
     suite.write_text(
-        "*** Settings ***\nLibrary    xdplab.robot.library.XdplabLibrary\n"
+        "*** Settings ***\nLibrary    xdplab.robot.XdplabLibrary\n"
         f"Suite Setup    Run Study    {study}    testbed=${{TESTBED}}\n"
         "*** Variables ***\n${TESTBED}    ${EMPTY}\n*** Test Cases ***\nOne\n    Log    1\nTwo\n    Log    2\n",
         encoding="utf-8",

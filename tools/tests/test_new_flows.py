@@ -19,9 +19,9 @@ from xdplab.methods.changes.figures import repetition_figures
 from xdplab.model import InputError, Path as Way, StreamSpec, TestbedSpec, TrafficSpec, TrialSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import make_tester
-from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import headers_of
 from xdplab.testers.stream_json import NewFlows
-from xdplab.testers.trex_fields import behind_known
+from xdplab.testers.trex_streams import behind_known
 
 PORTS = FakeTestbed(TestbedSpec(name="t", kind="fake")).tester_ports(Way.THROUGH)
 

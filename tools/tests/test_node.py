@@ -31,7 +31,7 @@ from xdplab.runner.ports import dut_of, tester_ports_of
 from xdplab.testbed import Port
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testers import make_tester
-from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import headers_of
 
 OURS = "suites/openflow/node.yaml"
 DESCRIBED = """

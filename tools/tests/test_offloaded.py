@@ -16,7 +16,7 @@ from xdplab.analysis.trace import derivation
 from xdplab.measure.datapath import Offloaded, offloaded
 from xdplab.model import Point, TrialRecord
 from xdplab.model.published import published_figure, span
-from xdplab.robot.library import XdplabLibrary
+from xdplab.robot import XdplabLibrary
 from xdplab.tools import project_root
 
 #: A point of the fake box under the title of what offloads; the count is what makes it one.

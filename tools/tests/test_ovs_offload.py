@@ -29,7 +29,7 @@ from xdplab.model import (
 from xdplab.runner.proof import prove
 from xdplab.testbed import Port
 from xdplab.testbed.base import ports_of_path
-from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import headers_of
 from xdplab.tools import project_root
 
 SIZES = "flow_offload=true,flow_entries=1024,flow_masks=8"

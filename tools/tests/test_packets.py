@@ -80,7 +80,7 @@ def test_headers_that_do_not_fit_are_refused() -> None:
 def test_the_other_direction_has_the_addresses_the_other_way_round() -> None:
     from xdplab.hosts import LocalHost
     from xdplab.testbed import Port, TesterPorts
-    from xdplab.testers.headers import headers_of
+    from xdplab.testers.packets import headers_of
 
     host = LocalHost()
     between = TesterPorts(

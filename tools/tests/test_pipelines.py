@@ -27,7 +27,7 @@ from xdplab.runner import make_plan
 from xdplab.runner.refusals import _of_work
 from xdplab.testbed import TesterPorts
 from xdplab.testers import make_tester
-from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import headers_of
 
 POINT: dict[str, Any] = {"forwarder": "ovs-afxdp", "path": "through", "knobs": {}, "traffic": {}}
 

@@ -9,7 +9,7 @@ import pytest
 from lab.records import result, stream
 
 from xdplab.hosts.base import Completed
-from xdplab.hosts.queue_frames import by_queue, driver_counters, moved
+from xdplab.hosts.frames import by_queue, driver_counters, moved
 from xdplab.model import Interrupted, Path as Way, Pipeline, PointFailed
 from xdplab.runner.proof import prove_path
 from xdplab.testbed import Port, TesterPorts
@@ -80,7 +80,7 @@ def test_what_moved_is_what_grew() -> None:
 @pytest.fixture
 def b0(monkeypatch: pytest.MonkeyPatch) -> Host:
     """The machine in the middle, of which nothing is watched; four frames have come to queue 0 before."""
-    monkeypatch.setattr("xdplab.hosts.xdp_ends.why_not_built", lambda *_: "not built")
+    monkeypatch.setattr("xdplab.hosts.frames.why_not_built", lambda *_: "not built")
     return Host(rx_queue_0_packets=4, rx_queue_3_packets=1, tx_queue_0_packets=0, rx_queue_0_drops=0)
 
 

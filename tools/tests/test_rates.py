@@ -14,8 +14,7 @@ from xdplab.measure import make_method
 from xdplab.model import InputError, TrafficSpec
 from xdplab.runner.listener import Listener
 from xdplab.testbed import FakeTestbed
-from xdplab.testers.fake import FakeTester
-from xdplab.testers.fluid import Sender
+from xdplab.testers.fake import FakeTester, Sender
 
 
 @pytest.mark.parametrize("asked", ["80%", "0.5%", "99.9%", "100%"])

@@ -17,7 +17,7 @@ from xdplab.runner.plan import Plan
 from xdplab.runner.ports import tester_ports_of
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import make_tester
-from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import headers_of
 from xdplab.testers.stream_json import NewFlows
 
 #: 40 bytes behind the identity: frames of 104 bytes.

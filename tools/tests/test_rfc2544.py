@@ -24,8 +24,7 @@ from xdplab.model import (
 )
 from xdplab.runner import session
 from xdplab.testers import TesterContext
-from xdplab.testers.fake import FakeTester
-from xdplab.testers.fluid import Sender, flow
+from xdplab.testers.fake import FakeTester, Sender, flow
 
 TRUE_NDR = Bound(loss_ratio=0.0, lower_pps=1e6, upper_pps=1e6, throughput_pps=1e6, limited_by="forwarder")
 BACK_TO_BACK, RECOVERY, RESET = "RFC 2544 26.4", "RFC 2544 26.5", "RFC 2544 26.6"

@@ -13,8 +13,7 @@ from lab.frames import decode, of_flow
 from xdplab import testbed, testers
 from xdplab.model import StreamSpec, TestbedSpec, TrialSpec
 from xdplab.testbed import RuleAddresses, TesterPorts
-from xdplab.testers.headers import headers_of
-from xdplab.testers.packets import build
+from xdplab.testers.packets import build, headers_of
 
 pytestmark = pytest.mark.root
 

@@ -12,7 +12,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from xdplab.hosts import ssh_connect
+from xdplab.hosts import ssh_link
 from xdplab.hosts.ssh_deploy import deploy
 from xdplab.model import HostSpec, InputError
 from xdplab.runner import session
@@ -53,7 +53,7 @@ def test_a_connection_takes_known_keys_only_and_nothing_of_the_users_ssh_config(
     (known := tmp_path / "known_hosts").write_text("")
     given = {"address": "192.0.2.1", "known_hosts": str(known)}
     for _ in range(2):
-        asyncio.run(ssh_connect.connect(HostSpec.model_validate({**given, "jump": given}), "dut"))
+        asyncio.run(ssh_link.connect(HostSpec.model_validate({**given, "jump": given}), "dut"))
     assert len(asked) == 4
     for each in asked:
         assert (each["known_hosts"], each["config"], each["preferred_auth"]) == (str(known), None, "publickey")

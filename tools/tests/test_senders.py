@@ -15,8 +15,7 @@ from xdplab.runner.tester_pool import TesterPool
 from xdplab.testbed import FakeTestbed
 from xdplab.testbed.base import default_layout
 from xdplab.testers import TesterContext, make_tester, xdpgen
-from xdplab.testers.senders import merge_parts, parts_of
-from xdplab.testers.xdpgen import Xdpgen
+from xdplab.testers.xdpgen import Xdpgen, merge_parts, parts_of
 
 
 def divided(cpus: tuple[int, ...] = (0, 3), **stream_fields: Any) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from lab.reading import a_run, render
 from lab.records import encoded, point, run_record, trial
 from robot.api import SkipExecution
 
+from xdplab import robot
 from xdplab.analysis import summarise
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.tables.columns import figure_column, range_columns, rows_of
@@ -34,7 +35,6 @@ from xdplab.report.log import describe
 from xdplab.report.page import fixed, kpps
 from xdplab.report.place import Place
 from xdplab.results import RunFolder
-from xdplab.robot import library
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 STORED = Path(__file__).parent / "data" / "stored"
@@ -110,7 +110,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Robot's log and console say."""
     lines: list[str] = []
     for name in ("info", "console", "write"):
-        monkeypatch.setattr(library.logger, name, lambda text, **_: lines.append(text))
+        monkeypatch.setattr(robot.logger, name, lambda text, **_: lines.append(text))
     return lines
 
 
@@ -128,7 +128,7 @@ def test_robot_says_no_ratio_that_may_not_be_said(reported: list[str]) -> None:
     assert row.mpps == {}
     assert row.missing
     assert all("it wavered" in why for why in row.missing.values())
-    suite = library.XdplabLibrary()
+    suite = robot.XdplabLibrary()
     suite.read = a_run(run, both)
     with pytest.raises(SkipExecution, match=r"\(2\.07\): .*: it wavered"):
         suite.published_figure_stands_beside_ours("xsknf-measurements/pass-through")
@@ -139,7 +139,7 @@ def test_robot_says_no_ratio_that_may_not_be_said(reported: list[str]) -> None:
 def test_robot_passes_nothing_that_has_no_figure(reported: list[str]) -> None:
     folder, points = stored("rfc2544")
     gone = {"status": "not measured", "reason": "not come to it", "repetitions": 0, "by_repetition": ()}
-    suite = library.XdplabLibrary()
+    suite = robot.XdplabLibrary()
     suite.read = a_run(folder.load(), [points[0].model_copy(update=gone)])
     for asked, name in ((suite.case_was_measured, points[0].forwarder), (suite.work_was_measured, "cross")):
         with pytest.raises(AssertionError, match="not measured: not come to it"):

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from xdplab.analysis.words import interval_spread, interval_text
 from xdplab.model.digits import significant
-from xdplab.stats.interval import (
+from xdplab.stats import (
     CONFIDENCE,
     MIN_ROUNDS,
     Interval,

@@ -16,6 +16,7 @@ import pytest
 from lab.command import Done
 from robot.api import SkipExecution
 
+from xdplab import robot
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.run import Run
 from xdplab.measure import method_class, method_names
@@ -23,7 +24,6 @@ from xdplab.measure.comparison import MAX_WORDS
 from xdplab.model import InputError, RunRecord, TrialRecord, plugins
 from xdplab.report import write_report
 from xdplab.results import RunFolder
-from xdplab.robot import library
 
 STORED = Path(__file__).parent / "data" / "stored"
 METHODS = sorted(path.name for path in STORED.iterdir())
@@ -156,10 +156,10 @@ def test_a_suite_asks_for_a_part_of_a_method(
     name: str, part: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    monkeypatch.setattr(library.logger, "info", lines.append)
-    monkeypatch.setattr(library.logger, "console", lambda line: None)
-    monkeypatch.setattr(library.logger, "write", lambda text, **_: lines.append(text))
-    folder, suite = RunFolder(STORED / name), library.XdplabLibrary()
+    monkeypatch.setattr(robot.logger, "info", lines.append)
+    monkeypatch.setattr(robot.logger, "console", lambda line: None)
+    monkeypatch.setattr(robot.logger, "write", lambda text, **_: lines.append(text))
+    folder, suite = RunFolder(STORED / name), robot.XdplabLibrary()
     suite.read = Run.of(folder)
     try:
         suite.part_was_measured(*part)

@@ -13,7 +13,7 @@ from xdplab.measure import make_method
 from xdplab.measure.point import PointSummary
 from xdplab.model import Disturbance, Point, TrialRecord
 from xdplab.model.study import default_method
-from xdplab.stats.interval import MIN_ROUNDS
+from xdplab.stats import MIN_ROUNDS
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 

@@ -17,7 +17,7 @@ from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, swee
 from xdplab.analysis.sweep.analyse import judge_settings
 from xdplab.analysis.sweep.importance import EFFECT
 from xdplab.analysis.sweep.table import tables
-from xdplab.robot.library import XdplabLibrary
+from xdplab.robot import XdplabLibrary
 
 _ANALYSED: dict[str, SweepAnalysis] = {}
 

@@ -31,7 +31,7 @@ from xdplab.model import (
     TrialSpec as Trial,
     Unsupported,
 )
-from xdplab.stats.interval import Difference, difference_interval
+from xdplab.stats import Difference, difference_interval
 from xdplab.tools import project_root
 
 SPEC = {"name": "tracing", "rates_pps": [10_000], "pairs": 4, "published": "understanding-delays-afxdp"}

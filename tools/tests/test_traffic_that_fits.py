@@ -17,7 +17,7 @@ from xdplab.model import InputError, StreamSpec, TrafficSpec
 from xdplab.runner import make_plan
 from xdplab.testbed import TesterPorts
 from xdplab.testers import make_tester
-from xdplab.testers.headers import headers_of
+from xdplab.testers.packets import headers_of
 
 
 def frames_of(asked: Dut, flows: int, direction: Literal["forward", "backward"]) -> list[tuple[IPv4Address, ...]]:

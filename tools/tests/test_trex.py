@@ -28,8 +28,8 @@ from xdplab.model import (
 from xdplab.testbed import FakeTestbed, Port, TesterPorts
 from xdplab.testers import TesterContext, trex_server
 from xdplab.testers.trex import Trex, TrexOptions
-from xdplab.testers.trex_bridge import Bridge, bridge_command
-from xdplab.testers.trex_result import intended_frames, latency_of, trial_result
+from xdplab.testers.trex_server import Bridge, bridge_command
+from xdplab.testers.trex_streams import intended_frames, latency_of, trial_result
 
 PROBES = StreamSpec(kind="latency", pps=1000.0, frame_bytes=64)
 LOAD = StreamSpec(kind="load", pps=4000.0, frame_bytes=64)

@@ -13,10 +13,9 @@ from lab.frames import decode, of_flow
 
 from xdplab.model import StreamSpec, TrafficSpec
 from xdplab.testbed import RuleAddresses, TesterPorts
-from xdplab.testers.headers import headers_of
-from xdplab.testers.packets import Headers, build
+from xdplab.testers.packets import Headers, build, headers_of
 from xdplab.testers.trex import Trex
-from xdplab.testers.trex_fields import fields_of
+from xdplab.testers.trex_streams import fields_of
 from xdplab.testers.xdpgen import Xdpgen, XdpgenOptions
 
 STREAMS = Path(__file__).parents[2] / "trex" / "profiles" / "streams.py"

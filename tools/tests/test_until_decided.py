@@ -12,7 +12,7 @@ from lab.command import Done
 
 from xdplab import app
 from xdplab.measure.comparison import Comparison
-from xdplab.stats.interval import Interval, ratio_interval
+from xdplab.stats import Interval, ratio_interval
 
 
 def compared(interval: Interval | None) -> Comparison:

@@ -12,12 +12,11 @@ from xdplab.analysis import summarise
 from xdplab.analysis.doubts import doubts_of_one
 from xdplab.cli.tables import summary_table
 from xdplab.measure import make_method
-from xdplab.measure.flows import SHOWN
-from xdplab.measure.point import PointSummary
+from xdplab.measure.point import SHOWN, PointSummary
 from xdplab.model import FlowFigures, InputError, StreamResult, StreamSpec, TrialRecord
 from xdplab.model.study import default_method
 from xdplab.model.trial import MAX_FLOWS
-from xdplab.testers.registry import make_tester
+from xdplab.testers.base import make_tester
 from xdplab.testers.stream_json import stream_result
 from xdplab.testers.xdpgen import Xdpgen
 

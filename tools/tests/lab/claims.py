@@ -11,7 +11,7 @@ from xdplab.measure import LimitedBy, Measured, RepetitionFigures
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import Point, TrialRecord
-from xdplab.stats.interval import Interval
+from xdplab.stats import Interval
 
 OURS, THEIRS = point("ovs-afxdp"), point("ovs-afpacket")
 #: Five repetitions that differ by a percent or two.

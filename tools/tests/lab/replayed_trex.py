@@ -11,7 +11,7 @@ from xdplab.model import CpuLayout, TrialSpec
 from xdplab.testbed import Port, TesterPorts
 from xdplab.testers import TesterContext
 from xdplab.testers.trex import Trex
-from xdplab.testers.trex_bridge import Bridge
+from xdplab.testers.trex_server import Bridge
 from xdplab.tools import project_root
 
 RECORDS = Path(__file__).parents[1] / "data" / "trex"

@@ -15,9 +15,9 @@ from xdplab.analysis.doubts import doubts_of, searched
 from xdplab.measure.comparison import Answer, Comparison, Sense
 from xdplab.measure.figure import Figure
 from xdplab.measure.measured import RepetitionFigures
+from xdplab.measure.method import figure
 from xdplab.measure.point import PointSummary
-from xdplab.measure.registry import figure
-from xdplab.stats.interval import (
+from xdplab.stats import (
     CONFIDENCE,
     Difference,
     Interval,

@@ -12,8 +12,8 @@ from xdplab.analysis.doubts import doubts_of_one
 from xdplab.analysis.published import reproduction
 from xdplab.analysis.run import Run
 from xdplab.analysis.words import figure_of, with_reason
+from xdplab.measure.method import figure
 from xdplab.measure.point import PointSummary
-from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model, XdplabError, validated
 from xdplab.model.digits import number, significant
 from xdplab.model.errors import meant

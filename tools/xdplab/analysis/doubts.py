@@ -6,11 +6,11 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from xdplab.measure.measured import RepetitionFigures, in_half, shared_doubt
+from xdplab.measure.method import figure
 from xdplab.measure.point import PointSummary
-from xdplab.measure.registry import figure
 from xdplab.model.digits import loss, loss_over, number_of, significant
 from xdplab.model.trial import REPORTED_LOSS
-from xdplab.stats.interval import MIN_ROUNDS
+from xdplab.stats import MIN_ROUNDS
 
 #: Below this share of the load that was asked for, a latency is of another load.
 MIN_ACHIEVED = 0.95

@@ -8,12 +8,12 @@ from xdplab.analysis.compare import compare_points, hindrance_of, loss_differenc
 from xdplab.analysis.run import Run
 from xdplab.measure import Method
 from xdplab.measure.comparison import Comparison
+from xdplab.measure.method import figure
 from xdplab.measure.point import PointSummary
-from xdplab.measure.registry import figure
 from xdplab.model import InputError, Model
 from xdplab.model.digits import percent
 from xdplab.model.trial import REPORTED_LOSS
-from xdplab.stats.interval import Difference, at_confidence
+from xdplab.stats import Difference, at_confidence
 
 BASE, NEW = "base", "new"
 #: Rounds after which a verdict is looked for. Whatever the true slowdown is, one of the two verdicts is right.

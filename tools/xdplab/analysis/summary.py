@@ -14,8 +14,7 @@ from typing import Any
 
 from xdplab.forwarders.base import mode_name
 from xdplab.hosts.kernel import pause_on
-from xdplab.measure.cpu import cpu_figures
-from xdplab.measure.datapath import datapath_stats
+from xdplab.measure.datapath import cpu_figures, datapath_stats
 from xdplab.measure.distribution import (
     MIN_ABOVE,
     Distribution,
@@ -26,11 +25,9 @@ from xdplab.measure.distribution import (
     timed,
 )
 from xdplab.measure.figure import P50, P99, P999, Figure, PointFigures
-from xdplab.measure.flows import flows_of, new_flows_of
 from xdplab.measure.measured import Measured, RepetitionFigures, in_half, known_median
-from xdplab.measure.method import Method
-from xdplab.measure.point import OWN_FRAMES, PointSummary
-from xdplab.measure.registry import make_method
+from xdplab.measure.method import Method, make_method
+from xdplab.measure.point import OWN_FRAMES, PointSummary, flows_of, new_flows_of
 from xdplab.model import Path, Point, RunRecord, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.run import NOT_IN_FORCE

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import Figure
+from xdplab.measure.method import figure
 from xdplab.measure.point import PointSummary
-from xdplab.measure.registry import figure
 from xdplab.model.digits import number_of, percent, significant
-from xdplab.stats.interval import MIN_ROUNDS, Interval
+from xdplab.stats import MIN_ROUNDS, Interval
 
 #: Wider than this either way an interval is put into words.
 _UNSETTLED = 1000.0

@@ -15,14 +15,14 @@ from xdplab.cli.fields import models_of, rows
 from xdplab.forwarders.options import Key, RawOptions
 from xdplab.forwarders.registry import GROUP as FORWARDERS
 from xdplab.knobs import Knob, make_knob
-from xdplab.knobs.registry import GROUP as KNOBS
+from xdplab.knobs.base import GROUP as KNOBS
 from xdplab.model import InputError, Model, RunRecord, StudySpec, TestbedSpec, TrialRecord, plugins
 from xdplab.model.base import above, document
 from xdplab.model.design import RAW
 from xdplab.model.errors import meant
 from xdplab.model.pipeline import KINDS, ONE_WAY, SIZED
 from xdplab.model.study import GROUP as METHODS
-from xdplab.testers.registry import GROUP as TESTERS
+from xdplab.testers.base import GROUP as TESTERS
 from xdplab.tools import project_root, testbeds_folder
 
 _WIDTH = 118

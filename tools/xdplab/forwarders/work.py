@@ -23,7 +23,7 @@ NAT_ADDRESS = "203.0.113.1"
 METER_PPS = 100_000_000
 #: Source addresses that the buckets of `group` write.
 BUCKET_MACS = ("02:00:00:00:00:b1", "02:00:00:00:00:b2")
-#: Of the traffic (`testers/headers.py`).
+#: Of the traffic (`testers/packets.py`).
 UDP_DST = 20_000
 #: The shorter prefix of both sides: what takes it has missed the longer one.
 TRAP = IPv4Network("198.18.0.0/15")

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single frames at an interface of a host, sent and taken in, by `frame_probe.py` there."""
+"""Frames at a host's interfaces: single ones, sent and taken in; those of each queue; and what became of them."""
 
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 from xdplab.hosts.base import Conversation, Host
-from xdplab.model import PointFailed
+from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.waiting import said_something
+from xdplab.model import MissingProgram, PointFailed
 
 _PROBE = Path(__file__).with_name("frame_probe.py")
 _START_S = 5.0
@@ -46,3 +54,89 @@ class FrameProbe:
             return self._process.receive(timeout_s)
         except EOFError:
             raise PointFailed(f"the probe at {self._ifname} ended: {self._process.log_tail(2)}") from None
+
+
+# What becomes of frames at ports, by the kernel's tracepoints: `bpf/xdpends` while it runs.
+
+_READY_S, _ANSWER_S = 5.0, 10.0
+
+
+@dataclass
+class XdpEnds:
+    """What it has counted, once it is over."""
+
+    #: Each with `kind`, `ifname`, `frames` and what belongs to the kind (bpf/ends/ends.h).
+    ends: list[dict[str, Any]] = field(default_factory=list)
+    #: Interface -> `runs` of its XDP program, and `maps`.
+    ports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Why nothing is known.
+    unknown: str = ""
+
+    def of(self, kind: str, ifname: str) -> list[dict[str, Any]]:
+        return [each for each in self.ends if each["kind"] == kind and each["ifname"] == ifname]
+
+
+@contextmanager
+def watched(host: Host, ifnames: Sequence[str], folder: Path) -> Iterator[XdpEnds]:
+    """Count meanwhile; what it tells is filled in at the end."""
+    found = XdpEnds()
+    found.unknown = why_not_built("xdpends", host) or ""
+    if found.unknown or not ifnames:
+        yield found
+        return
+    host.make_folder(folder)
+    output = folder / "xdpends.out"
+    running = host.start([built("xdpends", host), *ifnames], log=folder / "xdpends.log", stdout=output)
+    try:
+        if not said_something(host, output, running, _READY_S):
+            found.unknown = " | ".join(running.log_tail(1)) or "xdpends is not ready"
+        yield found
+    finally:
+        running.stop(_ANSWER_S)
+    if not found.unknown:
+        told = json.loads(host.read(str(output)).splitlines()[-1])
+        found.ends, found.ports = told["ends"], {port["ifname"]: port for port in told["ports"]}
+
+
+# Frames of each queue of an interface, by what its driver counts (`ethtool -S`).
+
+Way = Literal["rx", "tx"]
+#: Way -> queue -> frames.
+QueueFrames = Mapping[Way, Mapping[int, int]]
+#: `rx_queue_0_packets` (igb, ixgbe, ice, veth), `rx-0.packets` (i40e), `rx0_packets` (mlx5, and virtio_net of newer
+#: kernels); `queue_0_rx_cnt` (ena), `[0]: rx_ucast_packets` (bnxt).
+_NAMES = (
+    re.compile(r"(?P<way>rx|tx)(?:_queue_|-|q#?)?(?P<queue>\d+)[._](?P<what>\w+)"),
+    re.compile(r"(?:queue_|rvec_|q|\[)(?P<queue>\d+)(?:\]: |_)(?P<way>rx|tx)_(?P<what>\w+)"),
+)
+#: What is counted in frames, whatever became of them: mlx5 counts those that XDP takes under other names than the rest.
+_FRAMES = re.compile(r"packet|pkt|cnt$|xmit$|redirect|xdp_drop")
+
+
+def driver_counters(host: Host, ifname: str) -> dict[str, int]:
+    """Name -> value of what the driver counts; nothing where it counts nothing by itself."""
+    try:
+        shown = host.run(["ethtool", "-S", ifname], check=False).stdout
+    except MissingProgram:
+        return {}
+    return {name: int(value) for name, value in re.findall(r"^\s+(\S.*?):\s+(\d+)$", shown, re.MULTILINE)}
+
+
+def by_queue(counters: Mapping[str, int]) -> dict[Way, dict[int, int]]:
+    """Frames of each queue; a way that the driver does not count is left out. Of several counters, the largest."""
+    found: dict[Way, dict[int, int]] = {}
+    for name, value in counters.items():
+        match = next(filter(None, (pattern.fullmatch(name) for pattern in _NAMES)), None)
+        if match and _FRAMES.search(match["what"]):
+            of_way = found.setdefault("rx" if match["way"] == "rx" else "tx", {})
+            queue = int(match["queue"])
+            of_way[queue] = max(of_way.get(queue, 0), value)
+    return found
+
+
+def moved(before: QueueFrames, after: QueueFrames) -> dict[Way, dict[int, int]]:
+    """What queues have counted in between, without those that have counted nothing."""
+    return {
+        way: {queue: more for queue, now in queues.items() if (more := now - before.get(way, {}).get(queue, 0))}
+        for way, queues in after.items()
+    }

@@ -133,7 +133,7 @@ class SshHost(Host):
         Raises:
             InputError: it cannot be reached or used as the testbed file says.
         """
-        from xdplab.hosts.ssh_connect import Unreachable
+        from xdplab.hosts.ssh_link import Unreachable
 
         if not self._link.is_open:
             try:
@@ -162,7 +162,7 @@ class SshHost(Host):
         return True
 
     def _connected_again(self) -> "AgentLink":
-        from xdplab.hosts.ssh_connect import Unreachable
+        from xdplab.hosts.ssh_link import Unreachable
 
         limit_s, link = self._spec.reconnect_s, self._new_link()
         deadline = time.monotonic() + limit_s

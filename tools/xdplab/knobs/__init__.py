@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings that a study sweeps. Each is found through the entry point group `xdplab.knobs`."""
 
-from xdplab.knobs.base import Knob as Knob, KnobContext as KnobContext
-from xdplab.knobs.registry import make_knob as make_knob
+from xdplab.knobs.base import Knob as Knob, KnobContext as KnobContext, make_knob as make_knob

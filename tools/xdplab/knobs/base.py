@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from xdplab.hosts import Host, LocalHost, NetnsHost
-from xdplab.model import CpuLayout, InputError, Steps, Unsupported
-from xdplab.model.study import Scalar
+from xdplab.model import CpuLayout, InputError, Steps, Unsupported, plugins
+from xdplab.model.design import Scalar
 from xdplab.testbed import Port
 
 
@@ -201,3 +201,17 @@ class PortFileKnob(ValueKnob):
 
     def _path(self, ifname: str) -> str:
         return f"/sys/class/net/{ifname}/{self.file}"
+
+
+GROUP = "xdplab.knobs"
+
+
+def make_knob(name: str) -> Knob:
+    """The knob of that name.
+
+    Raises:
+        InputError: no such knob.
+    """
+    knob = plugins.find(GROUP, "knob", name)()
+    assert isinstance(knob, Knob)
+    return knob

@@ -13,7 +13,7 @@ from xdplab.hosts.kernel import cpu_list, napi_threads
 from xdplab.knobs.base import Knob, KnobContext
 from xdplab.knobs.napi import ThreadedNapi
 from xdplab.model import CpuLayout, InputError, Unsupported
-from xdplab.model.study import Scalar
+from xdplab.model.design import Scalar
 
 _VALUES = {
     "inline": "receive NAPI on the sender's core (veth's default)",

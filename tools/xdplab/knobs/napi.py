@@ -8,7 +8,7 @@ from xdplab.hosts import Host
 from xdplab.knobs.base import KnobContext, PortFileKnob, ValueKnob, whole_number
 from xdplab.knobs.ethtool import driver
 from xdplab.model import Unsupported
-from xdplab.model.study import Scalar
+from xdplab.model.design import Scalar
 
 #: A closed zero-copy socket leaves its queue some time later; virtio_net then waits for the lock that a writer of
 #: `threaded` holds, who waits for it: both hang for good (Linux 7.2).

@@ -16,12 +16,14 @@ from xdplab.measure.figure import (
     TrialFigures as TrialFigures,
 )
 from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
-from xdplab.measure.method import Method as Method, MethodResult as MethodResult, Session as Session
-from xdplab.measure.page import Column as Column
-from xdplab.measure.point import PointSummary as PointSummary
-from xdplab.measure.registry import (
+from xdplab.measure.method import (
+    Method as Method,
+    MethodResult as MethodResult,
+    Session as Session,
     figure as figure,
     make_method as make_method,
     method_class as method_class,
     method_names as method_names,
 )
+from xdplab.measure.page import Column as Column
+from xdplab.measure.point import PointSummary as PointSummary

@@ -4,7 +4,7 @@
 from typing import Literal
 
 from xdplab.model import Model
-from xdplab.stats.interval import Interval
+from xdplab.stats import Interval
 
 Sense = Literal["exact", "at least", "at most", "unknown"]
 #: Two are called equal where the interval of their ratio lies within this share either way, unless the study names

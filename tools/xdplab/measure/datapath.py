@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a forwarder met its frames and what they cost, by its own counters."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from xdplab.forwarders.ovs.offload import LEFT, OFFLOADED
+from xdplab.measure.figure import CPU, CPU_IDLE
+from xdplab.measure.measured import Measured
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.model.lookups import LOOKUPS, NODES, NodeWork, ThreadLookups
@@ -197,3 +200,21 @@ def offloaded(trials: Iterable[TrialRecord]) -> Offloaded | None:
     ports = [port for trial in trials for port in trial.increments.values() if OFFLOADED in port]
     met = sum(port[OFFLOADED] for port in ports)
     return Offloaded(met=met, left=sum(port.get(key, 0) for port in ports for key in LEFT)) if met else None
+
+
+# CPU time per million frames of a trial, as figures of its repetition.
+
+
+def cpu_figures(trial: TrialRecord) -> dict[str, Measured]:
+    """Key of a figure -> what is known of it; {} where nobody looked."""
+    used = trial.cpu
+    if used is None:
+        return {}
+    if used.doubt:
+        return {CPU.key: Measured(value=None, low=0.0, high=math.inf, doubt=used.doubt)}
+    found = {CPU.key: Measured(value=used.s_per_mframes, resolution=used.resolution)}
+    met = datapath_stats([trial])
+    if met is not None and met.busy_share is not None and used.polling_s:
+        idle_s = (1 - met.busy_share) * used.polling_s
+        found[CPU_IDLE.key] = Measured(value=idle_s / used.frames * 1e6, resolution=used.resolution)
+    return found

@@ -30,7 +30,7 @@ from xdplab.report.page import Page, templates
 from xdplab.report.sizes import size_charts
 from xdplab.report.strip import course
 from xdplab.report.sweep import sweep_sections
-from xdplab.results.writing import write_whole
+from xdplab.results import write_whole
 
 
 def write_report(run: Run, path: Path | None = None) -> None:

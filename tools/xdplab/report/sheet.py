@@ -19,7 +19,7 @@ from xdplab.model.plugins import need
 from xdplab.model.study import unusual
 from xdplab.report.page import templates
 from xdplab.report.place import Place
-from xdplab.stats.interval import geometric_interval
+from xdplab.stats import geometric_interval
 
 #: Rows of the table of results: with more the sheet would have more than three pages.
 _MOST_ROWS = 45

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import Counting, Explaining, Losing, sockets_in_use
 from xdplab.hosts import Host
+from xdplab.hosts.frames import XdpEnds, by_queue, driver_counters, moved, watched
 from xdplab.hosts.kernel import link_counters
-from xdplab.hosts.queue_frames import by_queue, driver_counters, moved
-from xdplab.hosts.xdp_ends import XdpEnds, watched
 from xdplab.model import Interrupted, LinkLost, TrialResult, TrialSpec, XdplabError
 from xdplab.runner.counters import added
 from xdplab.testbed import Port, TesterPorts

@@ -9,8 +9,8 @@ from typing import Any
 
 from xdplab.forwarders import Forwarder
 from xdplab.hosts import Host
+from xdplab.hosts.frames import driver_counters
 from xdplab.hosts.kernel import detach_xdp, is_veth, wait_for_queues
-from xdplab.hosts.queue_frames import driver_counters
 from xdplab.model import CpuLayout, Point, StreamSpec, TrialResult, TrialSpec, XdplabError, do_each
 from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.ports import dut_of

@@ -5,7 +5,7 @@ from xdplab.testers.base import (
     RxChoice as RxChoice,
     Tester as Tester,
     TesterContext as TesterContext,
+    make_tester as make_tester,
     run_trial as run_trial,
 )
 from xdplab.testers.calibrate import calibrate as calibrate
-from xdplab.testers.registry import make_tester as make_tester

@@ -13,7 +13,20 @@ from pydantic import ValidationError
 from xdplab.hosts import Host, LocalHost, Running
 from xdplab.hosts.complaints import last_words
 from xdplab.hosts.waiting import stopped
-from xdplab.model import Calibration, CpuLayout, Model, PointFailed, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
+from xdplab.model import (
+    Calibration,
+    CpuLayout,
+    ForwarderSpec,
+    InputError,
+    Model,
+    PointFailed,
+    TestbedSpec,
+    TrafficSpec,
+    TrialResult,
+    TrialSpec,
+    plugins,
+    validated,
+)
 from xdplab.model.traffic import ONE_BUFFER_BYTES
 from xdplab.testbed import Testbed, TesterPorts
 
@@ -186,3 +199,29 @@ def run_trial(tester: Tester, context: TesterContext, trial: TrialSpec) -> Trial
         where = ".".join(map(str, first["loc"]))
         got = f"{first['msg']} (got {first['input']!r:.40})"
         raise PointFailed(f"{tester.name}: impossible value in its report: {where}: {got}") from None
+
+
+GROUP = "xdplab.testers"
+
+
+def make_tester(text: str) -> Tester:
+    """The tester of `name[:option=value,...]`.
+
+    Raises:
+        InputError: no such tester, or an option it has not.
+    """
+    try:
+        asked = ForwarderSpec.parse(text)
+    except ValueError as exc:
+        raise InputError(f"tester: {str(exc).replace('forwarder', 'tester')}") from None
+    name, options = asked["name"], asked["options"]
+    found = plugins.find(GROUP, "tester", name)
+    model = found.options_model
+    if model is None:
+        if options:
+            raise InputError(f"tester {name!r}: takes no options, {next(iter(options))!r} is given")
+        tester = found()
+    else:
+        tester = found(validated(model, options, f"tester {name}"))
+    assert isinstance(tester, Tester)
+    return tester

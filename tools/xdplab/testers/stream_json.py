@@ -6,8 +6,7 @@ from typing import Any
 
 from xdplab.model import FlowFigures, LatencySummary, StreamResult, StreamSpec, TrialSpec
 from xdplab.testbed import TesterPorts
-from xdplab.testers.headers import headers_of
-from xdplab.testers.packets import Headers
+from xdplab.testers.packets import Headers, headers_of
 
 #: A gap between two looks at the schedule that counts as a stall of the machine.
 STALL_NS = 100_000

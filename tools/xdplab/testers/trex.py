@@ -36,22 +36,21 @@ from xdplab.model import (
 from xdplab.model.traffic import FCS_BYTES, HEADER_BYTES
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import OWN_CARDS, RxChoice, Tester, TesterContext
-from xdplab.testers.headers import ends_of, headers_of
-from xdplab.testers.packets import build
-from xdplab.testers.trex_bridge import Bridge, bridge_command
+from xdplab.testers.packets import build, ends_of, headers_of
 from xdplab.testers.trex_cards import CardsServer, address, why_not_startable
-from xdplab.testers.trex_fields import behind_known, fields_of, why_no_fields
-from xdplab.testers.trex_result import intended_frames, trial_result
 from xdplab.testers.trex_server import (
     ASYNC_PORT,
     HOW_TO_GET,
     SYNC_PORT,
+    Bridge,
     Mode,
     Server,
     TrexServer,
+    bridge_command,
     find,
     why_not_dedicated,
 )
+from xdplab.testers.trex_streams import behind_known, fields_of, intended_frames, trial_result, why_no_fields
 
 _TRAILER_BYTES = 16
 _ANSWER_TIMEOUT_S = 60.0

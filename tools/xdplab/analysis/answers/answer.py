@@ -22,9 +22,8 @@ from xdplab.analysis.words import (
 )
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
 from xdplab.measure.figure import Figure
-from xdplab.measure.method import Method
+from xdplab.measure.method import Method, figure, make_method
 from xdplab.measure.point import PointSummary
-from xdplab.measure.registry import figure, make_method
 from xdplab.model import RunRecord, TrialRecord
 from xdplab.model.digits import duration, number_of, significant
 

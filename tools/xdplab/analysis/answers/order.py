@@ -13,7 +13,7 @@ from xdplab.measure.method import Method
 from xdplab.measure.point import PointSummary
 from xdplab.model.digits import number
 from xdplab.model.study import RATES
-from xdplab.stats.interval import geometric_interval
+from xdplab.stats import geometric_interval
 
 
 class Placed(NamedTuple):

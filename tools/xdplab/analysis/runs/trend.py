@@ -15,7 +15,7 @@ from xdplab.analysis.run import Run
 from xdplab.analysis.runs.apart import environment_difference, what_differs
 from xdplab.measure.point import PointSummary
 from xdplab.model import Model
-from xdplab.stats.interval import MIN_ROUNDS
+from xdplab.stats import MIN_ROUNDS
 
 #: Two runs are a comparison, not a trend.
 MIN_RUNS = 3

@@ -19,7 +19,7 @@ from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Configuration, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
-from xdplab.stats.interval import MIN_ROUNDS, Interval
+from xdplab.stats import MIN_ROUNDS, Interval
 
 #: A configuration is near the best when its latency is at most this share above.
 NEAR = 0.10

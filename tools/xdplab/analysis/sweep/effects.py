@@ -37,7 +37,7 @@ from xdplab.analysis.sweep.table import ABSENT, RESOLUTION, Factor, Table
 from xdplab.model import Model
 from xdplab.model.digits import significant
 from xdplab.model.study import Scalar
-from xdplab.stats.interval import MIN_ROUNDS
+from xdplab.stats import MIN_ROUNDS
 
 #: Chance that a table of idle settings names one, where noise is normal; where runs have two levels it is 4 %.
 ALPHA = 0.03

@@ -17,8 +17,8 @@ from xdplab.analysis.tables.datapath_columns import (
 )
 from xdplab.measure import Column, Figure, Method, method_class, method_names
 from xdplab.measure.figure import COMMON, CPU, CPU_IDLE
+from xdplab.measure.method import find_figure
 from xdplab.measure.point import OWN_FRAMES, PointSummary
-from xdplab.measure.registry import find_figure
 from xdplab.model.digits import number
 
 

@@ -24,7 +24,7 @@ from xdplab.hosts.signals import deferred, interruptible
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, TestbedSpec, do_each, validated
 from xdplab.model.testbed import PortRole, TrexSpec
-from xdplab.results.writing import write_whole
+from xdplab.results import write_whole
 from xdplab.runner.calibrations import sender_pps
 from xdplab.testbed import TestbedLock
 from xdplab.testbed.real import controller_id

@@ -20,7 +20,7 @@ from xdplab.methods.shared.traced import (
 )
 from xdplab.model import TrialRecord
 from xdplab.model.digits import significant
-from xdplab.stats.interval import MIN_ROUNDS, Interval, ratio_interval
+from xdplab.stats import MIN_ROUNDS, Interval, ratio_interval
 
 CLAUSE = "breakdown"
 #: In the clause of a trial with the probes.

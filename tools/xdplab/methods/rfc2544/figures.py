@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from xdplab.measure.cpu import cpu_figures
+from xdplab.measure.datapath import cpu_figures
 from xdplab.measure.distribution import if_enough_samples, sample_of
 from xdplab.measure.figure import CPU, Figure, PointFigures
 from xdplab.measure.measured import Extended, Measured, RepetitionFigures, Spread, in_half
@@ -28,7 +28,7 @@ from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.model import Model, TrialRecord
 from xdplab.model.digits import percent, significant
 from xdplab.model.trial import LOAD_TOLERANCE, REPORTED_LOSS
-from xdplab.stats.interval import geometric_interval
+from xdplab.stats import geometric_interval
 
 
 def _said(figure: Spread | None, unit: str, per: float = 1.0) -> str:

@@ -26,7 +26,7 @@ from xdplab.methods.shared.traced import (
 from xdplab.model import Model, TrialRecord
 from xdplab.model.base import Distinct, Shown
 from xdplab.model.digits import percent, significant
-from xdplab.stats.interval import MIN_ROUNDS, Difference, Interval, difference_interval, ratio_interval
+from xdplab.stats import MIN_ROUNDS, Difference, Interval, difference_interval, ratio_interval
 
 CLAUSE = "tracing"
 TraceWay = Literal["in-band", "bpf", "perf"]

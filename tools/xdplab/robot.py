@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python."""
+"""Keywords for Robot Framework: thin, every keyword is a few calls of `app`."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,6 +25,11 @@ from xdplab.report import describe
 from xdplab.report.log import link_from, points_in_log, run_in_log
 from xdplab.results import RunFolder, find_run
 from xdplab.runner import Listener, Plan
+
+__all__ = ["XdplabLibrary"]
+
+
+# One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python.
 
 
 class RobotListener(Listener):

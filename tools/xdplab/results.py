@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run folder on disk, read or refused in one line. A trial is on the disk before the next one starts (`append`)."""
+"""Run folders: run.json, trials.jsonl (the truth), report.html."""
 
 import contextlib
 import io
 import json
 import os
 import shutil
+import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,8 @@ from pydantic import ValidationError
 from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed, Model, RunRecord, TrialRecord, plain
 from xdplab.model.base import READ_BY
 from xdplab.model.reading import HEAD_BYTES, read_text, whole_lines
-from xdplab.results.writing import append_whole, give_back, write_whole
+
+# A run folder on disk, read or refused in one line. A trial is on the disk before the next one starts (`append`).
 
 _M = TypeVar("_M", bound=Model)
 #: Trials that stay in memory once they were read, some 16 KiB each.
@@ -272,3 +274,61 @@ def find_run(name: str, results: Path) -> RunFolder:
         if (path / "run.json").is_file():
             return RunFolder(path.resolve())
     raise InputError(f"run {name!r}: no run.json there or in {results}; `xdplab run` makes runs")
+
+
+# Writing files of a run so that what is there is whole and on the disk, and nobody else's file is written.
+
+
+def give_back(made: int | Path) -> None:
+    """What root has made for somebody who called sudo becomes that user's; a link itself, not where it leads."""
+    user, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
+    if os.geteuid() == 0 and user.isdecimal() and group.isdecimal():
+        if isinstance(made, int):
+            os.fchown(made, int(user), int(group))
+        else:
+            os.chown(made, int(user), int(group), follow_symlinks=False)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file by one with this text, readable by its user only; all of it or nothing.
+
+    It is written under a name that nobody can foresee (O_EXCL): the folder may be one that others write to.
+
+    Raises:
+        OSError: it cannot be written; what was there stays.
+    """
+    fd, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        give_back(fd)
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(partial).replace(path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def append_whole(path: Path, line: bytes) -> None:
+    """Append a line and wait for the disk: all of it, or none of it.
+
+    Raises:
+        OSError: it cannot be written; the file is cut back to what it was.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        before = os.fstat(fd).st_size
+        if not before:
+            give_back(fd)
+        try:
+            written = os.write(fd, line)
+            if written < len(line):
+                os.write(fd, line[written:])  # a full disk says so on the second call
+            os.fsync(fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, before)
+            raise
+    finally:
+        os.close(fd)

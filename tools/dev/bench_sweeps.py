@@ -10,7 +10,7 @@ from dev.planted_tables import DESIGNS, PERSISTENT, SHAPES, Design, Noise, plant
 from xdplab.analysis.sweep import Table
 from xdplab.analysis.sweep.analyse import judge_settings
 from xdplab.analysis.sweep.changes import advise
-from xdplab.analysis.sweep.losses import lossy
+from xdplab.analysis.sweep.table import lossy
 from xdplab.model import Model
 from xdplab.model.cells import columns
 

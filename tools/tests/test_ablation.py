@@ -12,8 +12,7 @@ from lab.reading import render
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.documents import beside, documents
-from xdplab.analysis.published import reproduction
+from xdplab.analysis.documents import beside, documents, reproduction
 from xdplab.analysis.run import Run
 from xdplab.app import prepare, with_forwarders
 from xdplab.measure.point import PointSummary

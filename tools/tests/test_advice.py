@@ -12,8 +12,7 @@ from lab.records import point, run_record, trial
 
 from xdplab.analysis import summarise
 from xdplab.analysis.answers import ranking
-from xdplab.analysis.answers.advice import Advice
-from xdplab.analysis.answers.ranking import Contender, standings
+from xdplab.analysis.answers.ranking import Advice, Contender, standings
 from xdplab.analysis.compare import compare_points, hindrance_of
 from xdplab.analysis.run import Run
 from xdplab.forwarders import plain_name

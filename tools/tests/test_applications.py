@@ -16,13 +16,13 @@ from xdplab.measure import make_method
 from xdplab.methods.applications import (
     Applications,
     ApplicationsSpec,
+    busy_cpus,
     diagnosis,
     ends as ends_module,
     price_of,
 )
 from xdplab.methods.applications.diagnosis import Tried, diagnose, unavailable_offloads
 from xdplab.methods.applications.ends import Ends, TcpCounts
-from xdplab.methods.applications.price import busy_cpus
 from xdplab.methods.applications.programs import Broken, Outcome, iperf3_outcome
 from xdplab.methods.applications.spec import Workload, features_of
 from xdplab.model import InputError, PointFailed, Unsupported

@@ -15,10 +15,9 @@ from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget, probes_of
 from xdplab.measure import TrialFigures, make_method
 from xdplab.methods import breakdown as method
-from xdplab.methods.breakdown import BreakdownSpec
-from xdplab.methods.breakdown.figures import BreakdownFigures
+from xdplab.methods.breakdown import BreakdownFigures, BreakdownSpec
 from xdplab.methods.shared.batches import STAGES, ProbeRecords, StageTimes, stage_times, traced_times
-from xdplab.methods.shared.probes import one_in
+from xdplab.methods.shared.traced import one_in
 from xdplab.model import StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
 
 COLUMNS = ("begun", "received", "queued", "kicked", "reaped", "frames", "sent")

@@ -18,7 +18,8 @@ from xdplab.analysis.tables.columns import figure_text, rows_of
 from xdplab.analysis.tables.export import row_of
 from xdplab.cli.progress import ConsoleListener
 from xdplab.measure import make_method
-from xdplab.methods.changes import WITHOUT, Changes, ChangesSpec, carry_out
+from xdplab.methods import changes as method_changes
+from xdplab.methods.changes import WITHOUT, Changes, ChangesSpec
 from xdplab.methods.changes.figures import GAP, repetition_figures
 from xdplab.model import InputError, TrialRecord, TrialResult, TrialSpec
 from xdplab.testers.fake import FakeTester
@@ -130,7 +131,7 @@ def test_more_new_flows_than_there_are_ports_are_refused(tmp_path: Path, cli: Ca
 def test_a_change_that_does_not_happen_fails_its_point_and_no_other(
     results: Path, monkeypatch: pytest.MonkeyPatch, option: str, why: str
 ) -> None:
-    monkeypatch.setattr(carry_out, "_SEEN_S", 0.01)
+    monkeypatch.setattr(method_changes, "_SEEN_S", 0.01)
     bad = {"name": "fake", "label": "bad", "options": {option: True}}
     found = measured(results, forwarders=["fake", bad], method={**CHANGES, "kinds": ["rules"]}, repetitions=1)
     assert found["bad", "rules"].status in ("failed", "partial")

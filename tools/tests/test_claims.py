@@ -11,7 +11,7 @@ from lab.records import environment, point, result, run_record, stream, trial
 
 from xdplab.analysis import answer, compare_points, summarise
 from xdplab.analysis.compare import compare_all, ratios_of
-from xdplab.analysis.runs.apart import compare_runs, what_differs
+from xdplab.analysis.runs import compare_runs, what_differs
 from xdplab.analysis.words import ratio_cell, verdict
 from xdplab.measure.point import PointSummary
 from xdplab.methods.latency import LIGHT_LOAD

@@ -11,8 +11,7 @@ from lab.reading import a_run
 from lab.records import point, result, run_record, stream, trial
 
 from xdplab.analysis import answer, compare_points, summarise
-from xdplab.analysis.runs.apart import compare_runs
-from xdplab.analysis.runs.trend import trends
+from xdplab.analysis.runs import compare_runs, trends
 from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table
 from xdplab.measure import Measured

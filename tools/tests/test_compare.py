@@ -11,7 +11,7 @@ from lab.command import Done
 from lab.records import environment, point, run_record, trial
 
 from xdplab.analysis import compare_points, summarise
-from xdplab.analysis.runs.apart import compare_runs, environment_difference
+from xdplab.analysis.runs import compare_runs, environment_difference
 from xdplab.analysis.words import verdict
 from xdplab.cli.tables import comparison_table
 from xdplab.results import RunFolder, new_run

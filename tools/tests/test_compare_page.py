@@ -13,8 +13,7 @@ from lab.records import environment, point, run_record, trial
 from lab.tags import Tags
 
 from xdplab.analysis.run import Run
-from xdplab.analysis.runs.apart import environments
-from xdplab.analysis.runs.trend import trends
+from xdplab.analysis.runs import environments, trends
 from xdplab.model import ForwarderSpec, RunRecord
 from xdplab.report import assets
 from xdplab.results import RunFolder

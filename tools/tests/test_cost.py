@@ -25,7 +25,7 @@ from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
 from xdplab.forwarders.vpp import ports
 from xdplab.model import ForwarderSpec, InputError, Unsupported
-from xdplab.report.exports import gate as forms
+from xdplab.report import exports as forms
 from xdplab.runner import Listener
 from xdplab.tools import project_root
 from xdplab_cost import cells, guest, known, run, table

@@ -36,8 +36,7 @@ from xdplab.model import (
     TrialSpec,
 )
 from xdplab.model.trial import CpuTime
-from xdplab.runner.cpu_time import cpu_time, sender_full
-from xdplab.runner.disturbance import Use
+from xdplab.runner.disturbance import Use, cpu_time, sender_full
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext, calibrate
 from xdplab.testers.fake import FakeTester

@@ -9,13 +9,13 @@ from dev.data_format import data_format, own_methods
 from dev.drawing import drawing
 from xdplab.analysis.tables.columns import own_columns
 from xdplab.measure import TrialFigures, method_class, method_names
-from xdplab.methods.breakdown.figures import BreakdownRecord
+from xdplab.methods.breakdown import BreakdownRecord
 from xdplab.methods.changes.figures import ChangeRecord
 from xdplab.methods.rfc2544.records import ClauseRecord, SearchRecord
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.methods.shared.counting import RateRecord
-from xdplab.methods.stages.figures import StagesRecord
-from xdplab.methods.tracing.figures import TracedRecord
+from xdplab.methods.stages import StagesRecord
+from xdplab.methods.tracing import TracedRecord
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.base import described
 from xdplab.results import RunFolder

@@ -16,8 +16,7 @@ from xdplab.analysis.run import Run
 from xdplab.cli.tables import run_text, wrapped
 from xdplab.measure import make_method
 from xdplab.model import Disturbance, Point, RunRecord, TrialRecord
-from xdplab.report.order import panels
-from xdplab.report.strip import course
+from xdplab.report.pictures import course, panels
 
 OVS, PACKET, XDP, BRIDGE = (point(name) for name in ("ovs-afxdp", "ovs-afpacket", "xdp", "linux-bridge"))
 TURNS = 4

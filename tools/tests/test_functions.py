@@ -13,8 +13,7 @@ from lab import micro_records as micro
 from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.methods.functions import Functions
-from xdplab.methods.functions.ranks import RankAgreement, kendall_tau
-from xdplab.methods.functions.rows import orders, rows_of
+from xdplab.methods.functions.rows import RankAgreement, kendall_tau, orders, rows_of
 from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.model import InputError, Point, StudySpec, TrialRecord
 from xdplab.model.functions import MODE_OPTIONS, NfMode, NfPoint

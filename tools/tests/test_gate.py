@@ -25,7 +25,7 @@ from xdplab.analysis.run import Run
 from xdplab.app import Gate, run_gate
 from xdplab.forwarders import make_forwarder
 from xdplab.model import DoesNotCompile, ForwarderSpec, HostLost, InputError, TrialRecord, plugins
-from xdplab.report.exports.gate import bencher, markdown
+from xdplab.report.exports import bencher, markdown
 from xdplab.runner import Listener
 from xdplab.stats import at_confidence
 from xdplab.tools import project_root

@@ -158,7 +158,7 @@ def _drain(terminal: int, stop: threading.Event) -> None:
 def test_the_third_signal_gives_up_and_says_what_restores() -> None:
     code = (
         "import time, types\nfrom xdplab.runner import deferred, interruptible\n"
-        "from xdplab.runner.guardian import guarded\nlab = types.SimpleNamespace(kind='hosts', file='my lab.yaml')\n"
+        "from xdplab.runner.recovery import guarded\nlab = types.SimpleNamespace(kind='hosts', file='my lab.yaml')\n"
         "with interruptible('my lab.yaml'), guarded(lab), deferred():\n print('here', flush=True)\n time.sleep(60)"
     )
     process = subprocess.Popen(

@@ -16,7 +16,7 @@ import pytest
 from xdplab.hosts import Host
 from xdplab.hosts.agent import ports
 from xdplab.model import XdplabError
-from xdplab.runner.kept_ports import KeptPorts
+from xdplab.runner.ports import KeptPorts
 from xdplab.testbed import Port, port_settings
 
 

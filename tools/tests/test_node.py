@@ -16,7 +16,7 @@ from lab.ovs_host import OvsHost
 from lab.records import point, run_record, trial
 from lab.work import dut
 
-from xdplab.analysis.rules import rule_differences
+from xdplab.analysis.run import rule_differences
 from xdplab.forwarders import node, work
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.daemon import Ovs

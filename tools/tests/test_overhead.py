@@ -4,7 +4,7 @@
 import pytest
 from lab.records import point, trial
 
-from xdplab.analysis.runs.overhead import overhead
+from xdplab.analysis.runs import overhead
 from xdplab.hosts import waiting
 from xdplab.model import PointFailed, TrialRecord, TrialSpec
 

@@ -15,7 +15,7 @@ from test_robot_suite import SUITES, robot
 
 from xdplab import app, tools
 from xdplab.model import InputError, Path, Pipeline, RunRecord, TestbedSpec
-from xdplab.report.place import Place
+from xdplab.report.page import Place
 from xdplab.runner import make_plan
 from xdplab.runner.ports import ports_of, tester_ports_of
 from xdplab.testbed import HostsTestbed, Port

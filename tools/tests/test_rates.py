@@ -12,7 +12,7 @@ from lab.command import Done
 from xdplab import app
 from xdplab.measure import make_method
 from xdplab.model import InputError, TrafficSpec
-from xdplab.runner.listener import Listener
+from xdplab.runner.plan import Listener
 from xdplab.testbed import FakeTestbed
 from xdplab.testers.fake import FakeTester, Sender
 

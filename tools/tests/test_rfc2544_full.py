@@ -16,7 +16,7 @@ from test_robot_suite import robot
 
 from xdplab import app
 from xdplab.analysis.run import Run
-from xdplab.methods.rfc2544.deviations import deviations
+from xdplab.methods.rfc2544.report import deviations
 from xdplab.model import InputError, StudySpec
 from xdplab.report.sheet import drawing, sheet
 from xdplab.runner import make_plan

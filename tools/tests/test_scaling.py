@@ -16,8 +16,7 @@ from xdplab.analysis import summarise
 from xdplab.forwarders import Dut
 from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.methods.functions import Functions
-from xdplab.methods.functions.rows import rows_of
-from xdplab.methods.functions.scaling import Scaling, scalings
+from xdplab.methods.functions.rows import Scaling, rows_of, scalings
 from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.model import CpuLayout, InputError, Path as Way, Pipeline
 from xdplab.model.functions import NfPoint, NfTraffic

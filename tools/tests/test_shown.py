@@ -16,24 +16,23 @@ from robot.api import SkipExecution
 
 from xdplab import robot
 from xdplab.analysis import summarise
-from xdplab.analysis.published import reproduction
+from xdplab.analysis.documents import reproduction
 from xdplab.analysis.tables.columns import figure_column, range_columns, rows_of
 from xdplab.cli.tables import csv_text
 from xdplab.measure import LimitedBy, Measured, figure, make_method
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.point import PointSummary
-from xdplab.methods.stages.figures import stage_rows
-from xdplab.methods.tracing.figures import tracing_answer, tracing_part
+from xdplab.methods.stages import stage_rows
+from xdplab.methods.tracing import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec, TrialRecord
 from xdplab.model.digits import loss_over
 from xdplab.model.published import published_figure
 from xdplab.model.run import LAB_IN_A_BOX as LAB
-from xdplab.report.bars import rate_chart
 from xdplab.report.chart import distribution_chart
 from xdplab.report.exports import FORMS
-from xdplab.report.log import describe
-from xdplab.report.page import fixed, kpps
-from xdplab.report.place import Place
+from xdplab.report.html import describe
+from xdplab.report.page import Place, fixed, kpps
+from xdplab.report.pictures import rate_chart
 from xdplab.results import RunFolder
 
 A, B = point("fake:seed=1"), point("fake:seed=2")

@@ -13,7 +13,7 @@ from xdplab.measure import make_method
 from xdplab.methods.rfc2544.figures import NDR
 from xdplab.model import Pipeline, Point, TrialRecord
 from xdplab.report.chart import Chart
-from xdplab.report.sizes import size_charts
+from xdplab.report.pictures import size_charts
 
 
 def at(made: Point, work: str) -> Point:

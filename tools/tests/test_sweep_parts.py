@@ -13,10 +13,8 @@ from lab import records
 
 from xdplab.analysis.sweep import Configuration, Factor, Statistics, Table
 from xdplab.analysis.sweep.changes import advise
-from xdplab.analysis.sweep.effects import LevelEffect, anova
-from xdplab.analysis.sweep.importance import Importance
-from xdplab.analysis.sweep.losses import lossy
-from xdplab.analysis.sweep.table import ABSENT, tables
+from xdplab.analysis.sweep.effects import Importance, LevelEffect, anova
+from xdplab.analysis.sweep.table import ABSENT, lossy, tables
 from xdplab.model import Path, Pipeline, Point, StudySpec, TrafficSpec
 from xdplab.model.study import Scalar
 

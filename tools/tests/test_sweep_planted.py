@@ -15,7 +15,7 @@ from dev.planted_tables import DESIGNS, SHAPES
 from xdplab.analysis import answer
 from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
 from xdplab.analysis.sweep.analyse import judge_settings
-from xdplab.analysis.sweep.importance import EFFECT
+from xdplab.analysis.sweep.effects import EFFECT
 from xdplab.analysis.sweep.table import tables
 from xdplab.robot import XdplabLibrary
 

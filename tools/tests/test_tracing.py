@@ -18,7 +18,7 @@ from xdplab.measure import TrialFigures, make_method
 from xdplab.methods import tracing
 from xdplab.methods.shared.batches import ProbeRecords, TracedTimes, traced_times
 from xdplab.methods.shared.traced import paired_trials
-from xdplab.methods.tracing.figures import TracingSpec, verdict
+from xdplab.methods.tracing import TracingSpec, verdict
 from xdplab.model import (
     ForwarderSpec,
     InputError,

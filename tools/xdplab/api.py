@@ -26,8 +26,7 @@ from xdplab.analysis.sweep import (
 )
 from xdplab.analysis.sweep.analyse import MAX_LOSS as MAX_LOSS
 from xdplab.analysis.sweep.effects import response as response
-from xdplab.analysis.sweep.losses import lossy as lossy
-from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, tables
+from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, lossy as lossy, tables
 from xdplab.analysis.tables.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
 from xdplab.analysis.words import listed as listed
 from xdplab.forwarders import (
@@ -121,7 +120,7 @@ from xdplab.model.published import (
     published_table as published_table,
 )
 from xdplab.model.study import Scalar as Scalar
-from xdplab.report.exports.bencher import metric
+from xdplab.report.exports import metric
 from xdplab.runner import Listener as Listener
 from xdplab.testbed import Port as Port
 from xdplab.testers import Tester as Tester, TesterContext as TesterContext, make_tester as make_tester

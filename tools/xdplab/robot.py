@@ -11,7 +11,7 @@ from robot.api.deco import keyword, library
 from robot.libraries.BuiltIn import BuiltIn, RobotNotRunningError
 
 from xdplab import app
-from xdplab.analysis.published import reproduction
+from xdplab.analysis.documents import reproduction
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import SweepAnalysis
 from xdplab.analysis.sweep.effects import p_words
@@ -22,7 +22,7 @@ from xdplab.model import InputError, Interrupted, Missing, Point, StudySpec, Tri
 from xdplab.model.digits import duration
 from xdplab.model.published import published_figure, span
 from xdplab.report import describe
-from xdplab.report.log import link_from, points_in_log, run_in_log
+from xdplab.report.html import link_from, points_in_log, run_in_log
 from xdplab.results import RunFolder, find_run
 from xdplab.runner import Listener, Plan
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.records import encoded, result, run_record, stream
 from xdplab import app
-from xdplab.methods.stages.figures import StageSummary
+from xdplab.methods.stages import StageSummary
 from xdplab.model import Point, RunRecord, StudySpec, TrialRecord, validated
 from xdplab.results import RunFolder, new_run
 

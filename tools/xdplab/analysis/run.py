@@ -2,15 +2,14 @@
 """A run that is read: what each command, the report, Robot and `xdplab.api` read it through."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xdplab.analysis.answers.advice import Advice, advice
 from xdplab.analysis.answers.answer import answer
-from xdplab.analysis.rules import rule_differences
+from xdplab.analysis.answers.ranking import Advice, advice
 from xdplab.analysis.summary import summarise
 from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import Method, make_method
@@ -121,3 +120,38 @@ class Run:
         """
         plain = (bool, int, float, str, type(None))
         return make([{key: value for key, value in row.items() if isinstance(value, plain)} for row in self.rows()])
+
+
+# Rules of a node that the same frames met with one forwarder and not with another: where their datapaths differ.
+
+#: Of each pair; what one datapath does otherwise, all tables behind it do.
+_MOST = 6
+
+
+def rule_differences(run: RunRecord, trials: Iterable[TrialRecord]) -> list[str]:
+    """A sentence for each rule, of the first forwarder of a setting against each other one."""
+    met: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for trial in trials:
+        point = run.points.get(trial.point_id)
+        rules = trial.mode.get("rules") if trial.mode else None
+        if point is not None and isinstance(rules, dict) and "met" in rules:
+            title = run.plain_names.get(point.forwarder.title, point.forwarder.title)
+            place = met.setdefault((str(point.pipeline), point.setting), {}).setdefault(title, {})
+            place.update(dict.fromkeys(map(str, rules["met"])))
+    found: list[str] = []
+    for (pipeline, _), by_forwarder in met.items():
+        (first, ours), *others = by_forwarder.items()
+        for other, theirs in others:
+            found += _between(pipeline, (first, ours), (other, theirs))
+    return list(dict.fromkeys(found))
+
+
+def _between(pipeline: str, one: tuple[str, dict[str, None]], two: tuple[str, dict[str, None]]) -> list[str]:
+    lines = [
+        f"Pipeline {pipeline}: frames met this rule with {here}, and not with {there}: {rule}"
+        for (here, ours), (there, theirs) in ((one, two), (two, one))
+        for rule in ours
+        if rule not in theirs
+    ]
+    more = len(lines) - _MOST
+    return lines[:_MOST] + ([f"Pipeline {pipeline}: and {more} rules more between these two."] if more > 0 else [])

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.run import Run
-from xdplab.analysis.runs.apart import compare_runs, environment_difference, what_differs
-from xdplab.analysis.runs.trend import trends
-from xdplab.analysis.tables.between import comparison_rows
+from xdplab.analysis.runs import compare_runs, environment_difference, trends, what_differs
 from xdplab.analysis.words import verdict
-from xdplab.cli.tables import comparison_table, trend_table
+from xdplab.cli.tables import comparison_rows, comparison_table, trend_table
 from xdplab.measure.comparison import Comparison
 from xdplab.model import InputError
 

@@ -6,7 +6,7 @@ from xdplab.cli.doctor_host import host_checks, trex
 from xdplab.cli.doctor_ports import cable_checks, port_checks, setting_checks
 from xdplab.model import InputError, Interrupted, TestbedSpec, XdplabError
 from xdplab.runner import interruptible, low_latency
-from xdplab.runner.guardian import guarded
+from xdplab.runner.recovery import guarded
 from xdplab.testbed import HostsTestbed
 
 

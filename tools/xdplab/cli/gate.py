@@ -75,7 +75,7 @@ def gate(
     """
     from xdplab.app import Gate
     from xdplab.model import InputError
-    from xdplab.report.exports import gate as forms
+    from xdplab.report import exports as forms
 
     _check_files(junit, json_, markdown, bencher, ktap)
     unused = {"--set": set_, "--testbed": testbed} if cost else {"--kernel": kernel, "--driver": driver}

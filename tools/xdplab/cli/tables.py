@@ -8,15 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from xdplab.analysis.answers.order import in_order
+from xdplab.analysis.answers.ranking import conditions
 from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.run import Run
-from xdplab.analysis.runs.overhead import Overhead, overhead
-from xdplab.analysis.runs.trend import Stretch
-from xdplab.analysis.tables.between import comparison_rows
-from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, own_columns, side_tables
-from xdplab.analysis.words import ratio_text
-from xdplab.measure import Method
+from xdplab.analysis.runs import Overhead, Stretch, overhead
+from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
+from xdplab.analysis.words import ratio_text, verdict
+from xdplab.measure import Method, figure
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
 from xdplab.model import TrialRecord, plain
@@ -183,3 +182,20 @@ def _changed(key: str, before: Any, now: Any) -> str:
 def _short(value: Any) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def comparison_rows(
+    shared: Iterable[tuple[PointSummary, PointSummary, Mapping[str, Comparison | None]]],
+) -> list[list[str]]:
+    """The heading, and a row for each figure of each point that two runs share (`compare_runs`)."""
+    shared = list(shared)
+    where = conditions([after for _, after, _ in shared])
+    rows = [["forwarder", "figure", "before", "after", "ratio (interval)", "verdict"]]
+    for before, after, metrics in shared:
+        for metric, found in metrics.items():
+            if found is not None:
+                named = figure(metric)
+                sides = [figure_text(side, named) for side in (before, after)]
+                said = "; ".join([verdict(found), *found.remarks])
+                rows.append([f"{after.forwarder}{where[after.point_id]}", named.title, *sides, ratio_text(found), said])
+    return rows

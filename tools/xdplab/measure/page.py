@@ -86,7 +86,7 @@ class Page(Protocol):
 
     @property
     def place(self) -> Any:
-        """Where it was measured, in words (`xdplab.report.place`)."""
+        """Where it was measured, in words (`xdplab.report.page`)."""
 
     def section(self, of: Any, template: str, **found: Any) -> Section:
         """A template of the folder of a method (`of`), which finds those of the report as well."""

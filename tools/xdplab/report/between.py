@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.run import Run
-from xdplab.analysis.runs.apart import environments
-from xdplab.analysis.runs.trend import Trend
+from xdplab.analysis.runs import Trend, environments
 from xdplab.measure import figure
 from xdplab.report.chart import Axis, Chart, Series
 from xdplab.report.page import templates

@@ -2,34 +2,35 @@
 """Fills the template. Everything that comes from outside is escaped by Jinja2; only our own SVG is not."""
 
 import itertools
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
 from xdplab.analysis import agreements
 from xdplab.analysis.answers.order import orders
+from xdplab.analysis.documents import reproduction
 from xdplab.analysis.doubts import of_pause
-from xdplab.analysis.published import reproduction
-from xdplab.analysis.rules import rule_differences
-from xdplab.analysis.run import Run
-from xdplab.analysis.runs.overhead import overhead
-from xdplab.analysis.tables.columns import side_tables
+from xdplab.analysis.run import Run, rule_differences
+from xdplab.analysis.runs import overhead
+from xdplab.analysis.sweep import Importance
+from xdplab.analysis.sweep.effects import p_words
+from xdplab.analysis.tables.columns import cells_of, side_tables
 from xdplab.analysis.trace import derivation
+from xdplab.measure import Method
 from xdplab.measure.datapath import offloaded
-from xdplab.measure.distribution import Distribution
+from xdplab.measure.distribution import Distribution, distribution, if_enough_samples
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord, XdplabError
+from xdplab.model.digits import significant
 from xdplab.model.published import published_figure
-from xdplab.report.bars import ratio_chart, throughput_chart
-from xdplab.report.chart import distribution_chart
-from xdplab.report.order import panels
+from xdplab.report.chart import Axis, Chart, InRow, distribution_chart, row_chart
 from xdplab.report.page import Page, templates
-from xdplab.report.sizes import size_charts
-from xdplab.report.strip import course
-from xdplab.report.sweep import sweep_sections
+from xdplab.report.pictures import course, panels, ratio_chart, size_charts, throughput_chart
 from xdplab.results import write_whole
 
 
@@ -180,3 +181,76 @@ def with_contents(html: str) -> str:
 
     html = _HEADING.sub(named, html)
     return html.replace(PLACE, f'<nav aria-label="Contents"><ul>{"".join(links)}</ul></nav>', 1)
+
+
+# What the console and a log of Robot Framework show of a run: trials in a phrase, the answer, the table, a picture.
+
+#: Rows that a log has room for; the report has all.
+_ROWS = 100
+_PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+
+
+def points_in_log(method: Method[Any], points: Sequence[PointSummary], **beside: Any) -> str:
+    """Their table as HTML with everything escaped, and why points were not measured."""
+    shown_points, more = points[:_ROWS], len(points[_ROWS:])
+    reasons = [(point.forwarder, f"{point.status}: {point.reason}") for point in shown_points if point.reason]
+    environment = templates()
+    shown = {"sentence": "", "picture": "", "report": "", "link": "", **beside}
+    table = cells_of(method, shown_points)
+    return environment.get_template("log.html.j2").render(table=table, reasons=reasons, more=more, **shown).strip()
+
+
+def run_in_log(method: Method[Any], points: Sequence[PointSummary], sentence: str, report: Path, link: str) -> str:
+    """The same of a whole run, with the answer, the first picture of its report and a link to that."""
+    found = _PICTURE.search(report.read_text(encoding="utf-8")) if report.is_file() else None
+    picture = Markup(found.group()) if found else ""  # noqa: S704 - as our own report has it
+    named = f"{report.parent.name}/{report.name}"
+    return points_in_log(method, points, sentence=sentence, picture=picture, report=named, link=link)
+
+
+def link_from(folder: Path | None, report: Path) -> str:
+    """Relative, so that results and log may be moved together."""
+    return quote(os.path.relpath(report, folder or report.parent))
+
+
+def describe(record: TrialRecord) -> str:
+    if record.result is None:
+        return f"{record.status}: {record.reason}"
+    if "text" in record.figures:
+        return str(record.figures["text"])
+    latencies = distribution([record])
+    p50, p99 = latencies.percentile_us(50), if_enough_samples([record], 99, latencies.percentile_us(99))
+    text = f"lost {record.result.lost} of {record.result.sent}"
+    percentiles = {"p50": p50, "p99": p99}
+    return ", ".join([*(f"{name} {value:.2f} us" for name, value in percentiles.items() if value is not None), text])
+
+
+# What the report's section on a sweep shows.
+
+
+def sweep_sections(run: Run) -> list[dict[str, Any]]:
+    """One section for each path and traffic profile; none for a study that is no sweep."""
+    sections = []
+    for found in run.sweeps:
+        chart = _levels(found.importance)
+        levels = Page.chart(chart) if chart.series else ""
+        sections.append({"found": found, "levels": levels, "p_words": p_words, "significant": significant})
+    return sections
+
+
+def _levels(settings: Sequence[Importance]) -> Chart:
+    """Each level's ratio to the default with its interval, the settings that matter on top."""
+    rows: list[str] = []
+    places = dict[str, list[InRow]]({"matters": [], "is not seen to matter": []})
+    for each in settings:
+        own = places["matters" if each.matters else "is not seen to matter"]
+        for level in each.levels:
+            if level.ratio is not None and level.level != each.default:
+                own.append(InRow(len(rows), level.ratio, level.low, level.high))
+                rows.append(f"{each.factor} = {level.level}")
+    note = (
+        "Latency at a level over that at the setting's default, next to all other settings, with its corrected "
+        "interval. A setting matters where a level differs from the default, or an interaction by two with it is "
+        "there; the chance that a table of idle settings names any is below 5 %."
+    )
+    return row_chart("effect of each level", rows, Axis("ratio to the default", "", log=True), places, note)

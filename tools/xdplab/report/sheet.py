@@ -17,8 +17,7 @@ from xdplab.model import InputError, Path as Way, RunRecord, XdplabError
 from xdplab.model.digits import significant
 from xdplab.model.plugins import need
 from xdplab.model.study import unusual
-from xdplab.report.page import templates
-from xdplab.report.place import Place
+from xdplab.report.page import Place, templates
 from xdplab.stats import geometric_interval
 
 #: Rows of the table of results: with more the sheet would have more than three pages.

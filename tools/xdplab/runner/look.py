@@ -12,8 +12,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.frames import driver_counters
 from xdplab.hosts.kernel import detach_xdp, is_veth, wait_for_queues
 from xdplab.model import CpuLayout, Point, StreamSpec, TrialResult, TrialSpec, XdplabError, do_each
-from xdplab.runner.kept_ports import KeptPorts
-from xdplab.runner.ports import dut_of
+from xdplab.runner.ports import KeptPorts, dut_of
 from xdplab.testbed import Port, Testbed
 
 #: What veth counts of frames that it is given by XDP redirect, or that its program sends back (veth.c).

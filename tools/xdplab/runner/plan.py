@@ -10,7 +10,17 @@ from typing import Any
 
 from xdplab.forwarders import Forwarder
 from xdplab.measure import Method, make_method, method_class
-from xdplab.model import ForwarderSpec, InputError, Path, Point, StudySpec, TestbedSpec, TrafficSpec, validated
+from xdplab.model import (
+    ForwarderSpec,
+    InputError,
+    Path,
+    Point,
+    StudySpec,
+    TestbedSpec,
+    TrafficSpec,
+    TrialRecord,
+    validated,
+)
 from xdplab.model.design import TESTER
 from xdplab.model.study import Names
 from xdplab.model.traffic import ONE_BUFFER_BYTES, PORTS
@@ -353,3 +363,25 @@ def _check_frame(point: Point, method: Method[Any], testbed: TestbedSpec, tester
         )
     if traffic.bidirectional and point.path != "through":
         raise InputError(f"traffic.bidirectional: not on path {point.path}: its frames come back by themselves")
+
+
+class Listener:
+    """Hears everything and says nothing; a front end overrides what it shows.
+
+    Called between trials only: a screen must not be drawn on a measured core.
+    """
+
+    def begin(self, plan: Plan, left: int, seconds: float) -> None:
+        """The run starts; `left` repetitions, `seconds` expected."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def progress(self, text: str) -> None:
+        """Something that changes often within a repetition, worth showing and not worth keeping."""
+
+    def starting(self, point: Point, repetition: int, number: int, of: int, left_s: float) -> None:
+        """Repetition `number` of `of` starts."""
+
+    def trial(self, point: Point, record: TrialRecord) -> None:
+        """A trial has been journaled."""

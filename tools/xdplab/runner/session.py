@@ -40,12 +40,10 @@ from xdplab.model import (
 )
 from xdplab.model.trial import REPORTED_LOSS, Purpose
 from xdplab.runner.counters import added
-from xdplab.runner.cpu_time import cpu_time, sender_full
-from xdplab.runner.disturbance import between, snapshot, taken_away
+from xdplab.runner.disturbance import between, cpu_time, sender_full, snapshot, taken_away
 from xdplab.runner.frame_ends import sockets_lost, where_frames_end
-from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.plan import Repetition
-from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
+from xdplab.runner.ports import KeptPorts, dut_of, ports_of, tester_ports_of
 from xdplab.runner.proof import prove
 from xdplab.runner.refusals import refusal
 from xdplab.runner.settings import Settings

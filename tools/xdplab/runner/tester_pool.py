@@ -21,9 +21,8 @@ from xdplab.model import (
 )
 from xdplab.model.testbed import PortRole
 from xdplab.runner.calibrations import Calibrations, reused_note
-from xdplab.runner.kept_ports import KeptPorts
 from xdplab.runner.plan import Plan
-from xdplab.runner.ports import tester_ports_of
+from xdplab.runner.ports import KeptPorts, tester_ports_of
 from xdplab.testbed import Testbed, TesterPorts
 from xdplab.testers import RxChoice, Tester, TesterContext, calibrate, run_trial
 from xdplab.testers.base import OWN_CARDS

@@ -10,7 +10,7 @@ from xdplab.analysis.sweep.analyse import (
     is_sweep as is_sweep,
     sweep_sentence as sweep_sentence,
 )
-from xdplab.analysis.sweep.importance import Importance as Importance
+from xdplab.analysis.sweep.effects import Importance as Importance
 from xdplab.analysis.sweep.table import (
     Configuration as Configuration,
     Factor as Factor,

@@ -4,10 +4,8 @@
 from collections.abc import Collection, Sequence
 
 from xdplab.analysis.sweep.changes import ChangeAdvice, advise
-from xdplab.analysis.sweep.effects import Anova, anova
-from xdplab.analysis.sweep.importance import Importance, importances, ratio_words
-from xdplab.analysis.sweep.losses import lossy
-from xdplab.analysis.sweep.table import Configuration, Factor, Table, tables
+from xdplab.analysis.sweep.effects import Anova, Importance, anova, importances, ratio_words
+from xdplab.analysis.sweep.table import Configuration, Factor, Table, lossy, tables
 from xdplab.analysis.words import capitalized
 from xdplab.measure import method_class
 from xdplab.model import Model, RunRecord, StudySpec, TrialRecord

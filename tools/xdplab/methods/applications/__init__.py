@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What applications get: TCP and UDP between programs on A and C, with every byte checked."""
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -10,14 +12,13 @@ from typing import ClassVar, get_args
 from xdplab.analysis.tables.columns import figure_column
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import mode_in_use, mode_name
-from xdplab.hosts.kernel import link_mtu
+from xdplab.hosts.kernel import CpuUse, cpu_use, link_mtu
 from xdplab.measure.figure import P50, P99, CountedFigures, Figure, PointFigures, TrialFigures
 from xdplab.measure.method import MethodResult, Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.applications.diagnosis import diagnose, unavailable_offloads
 from xdplab.methods.applications.ends import Ends
-from xdplab.methods.applications.price import BusyCpus
 from xdplab.methods.applications.programs import NEEDS, Outcome, Programs, missing
 from xdplab.methods.applications.spec import (
     DEFAULT_OFFLOADS,
@@ -345,3 +346,41 @@ def _result(workload: Workload, spec: ApplicationsSpec, found: Outcome) -> Trial
 
 def _largest(shares: Iterable[float | None]) -> float | None:
     return max((share for share in shares if share is not None), default=None)
+
+
+# How many CPUs are busy in the middle of a trial: the price of what comes through, whoever pays it.
+
+
+class BusyCpus:
+    """Watches the forwarder's machine while a trial runs; on one machine that is applications, switch and kernel.
+
+    Time that the hypervisor took counts neither as busy nor as idle. Resolution: a clock tick (10 ms) of each CPU.
+    """
+
+    def __init__(self, dut: Dut, warmup_s: float, duration_s: float) -> None:
+        self._host = dut.host
+        self._begin_s, self._length_s = warmup_s + 0.2 * duration_s, 0.6 * duration_s
+        self._ended = threading.Event()
+        self._found: float | None = None
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Callable[[], float | None]:
+        self._thread.start()
+        return lambda: self._found
+
+    def __exit__(self, *args: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        if self._ended.wait(self._begin_s):
+            return
+        before, began_s = cpu_use(self._host), time.monotonic()
+        if not self._ended.wait(self._length_s):
+            self._found = busy_cpus(before, cpu_use(self._host), time.monotonic() - began_s)
+
+
+def busy_cpus(before: dict[int, CpuUse], after: dict[int, CpuUse], elapsed_s: float) -> float:
+    """Mean number of CPUs that were busy between two readings."""
+    away_s = [(after[cpu].away_ns - before[cpu].away_ns) / 1e9 for cpu in before.keys() & after.keys()]
+    return sum(max(0.0, 1 - each / elapsed_s) for each in away_s)

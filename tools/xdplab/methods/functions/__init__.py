@@ -13,14 +13,15 @@ from xdplab.measure.figure import Figure, TrialFigures
 from xdplab.measure.method import Part, Session
 from xdplab.measure.page import Column, Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.functions.colocated import Colocated, seconds_asked
 from xdplab.methods.functions.measuring import (
     FLOOD_MORE_S,
     ROUND_S,
+    Colocated,
     JobRecord,
     NextToFlood,
     ServedRecord,
     beside_a_flood,
+    seconds_asked,
     traffic_of,
     under_traffic,
 )

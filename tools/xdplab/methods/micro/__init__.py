@@ -167,7 +167,7 @@ class Micro(CountingMethod[MicroSpec]):
         """The rates as table and bars, and what was published."""
         if not page.measured:
             return [page.section(self, "beside.html.j2", published=self.spec.published)]
-        from xdplab.report.bars import rate_chart  # a run is shown without the report
+        from xdplab.report.pictures import rate_chart  # a run is shown without the report
 
         names = {point.point_id: f"{self.where(point)}: {point.forwarder}" for point in page.measured}
         chart = page.chart(rate_chart(page.measured, MPPS, names))

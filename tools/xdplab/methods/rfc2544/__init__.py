@@ -21,7 +21,6 @@ from xdplab.methods.rfc2544.clauses import (
     recovery,
     reset,
 )
-from xdplab.methods.rfc2544.deviations import deviations
 from xdplab.methods.rfc2544.figures import (
     CLAUSE_NAMES,
     FORWARDING_RATE,
@@ -45,7 +44,7 @@ from xdplab.methods.rfc2544.records import (
     SearchRecord,
     UnsupportedClause,
 )
-from xdplab.methods.rfc2544.report import ablation, curves, lines, rfc2544_section
+from xdplab.methods.rfc2544.report import ablation, curves, deviations, lines, rfc2544_section
 from xdplab.methods.rfc2544.search import PRESETS, throughput
 from xdplab.methods.rfc2544.spec import Clause, Rfc2544Spec, scale_of
 from xdplab.model import InputError, MethodSpec, Point, RunRecord, StudySpec, TrafficSpec, TrialRecord

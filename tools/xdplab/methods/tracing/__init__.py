@@ -8,30 +8,35 @@ traced stages should add up to.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import ClassVar
+from statistics import fmean
+from typing import Annotated, ClassVar, Literal, get_args
+
+from pydantic import Field
 
 from xdplab.forwarders.base import Stamping, probes_of
-from xdplab.measure.comparison import Answer
-from xdplab.measure.figure import TrialFigures
+from xdplab.measure.comparison import MAX_WORDS, Answer
+from xdplab.measure.figure import PointFigures, TrialFigures
+from xdplab.measure.measured import known_median
 from xdplab.measure.method import Part, Session
 from xdplab.measure.page import Page, Section
 from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.batches import STAGES, ProbeRecords, traced_times
-from xdplab.methods.shared.probes import attached, recorded_by_perf
-from xdplab.methods.shared.traced import TracedMethod
-from xdplab.methods.tracing.figures import (
-    CLAUSE,
-    TracedRecord,
-    TraceWay,
-    TracingFigures,
-    TracingSpec,
-    UntracedRecord,
-    tracing_answer,
-    tracing_figures,
-    tracing_part,
+from xdplab.methods.shared.batches import STAGES, BatchCounts, ProbeRecords, Spans, TracedTimes, medians, traced_times
+from xdplab.methods.shared.traced import (
+    ALONE,
+    PROBES_ON_THE_WAY,
+    WITHOUT,
+    PairsAtRate,
+    TracedMethod,
+    TracedSpec,
+    at_rate,
+    attached,
+    paired_trials,
+    percentiles,
+    recorded_by_perf,
 )
 from xdplab.model import (
     MethodSpec,
+    Model,
     Point,
     PointFailed,
     RunRecord,
@@ -41,7 +46,247 @@ from xdplab.model import (
     Unsupported,
     XdplabError,
 )
+from xdplab.model.base import Distinct, Shown
+from xdplab.model.digits import percent, significant
 from xdplab.model.published import Published, published
+from xdplab.stats import MIN_ROUNDS, Difference, Interval, difference_interval, ratio_interval
+
+# Method `tracing`: its spec, what each way of tracing costs a frame, and whether stages agree with time stamps.
+
+CLAUSE = "tracing"
+TraceWay = Literal["in-band", "bpf", "perf"]
+
+
+class TracingSpec(TracedSpec):
+    """Method `tracing`: what each way of following a frame costs it, next to trials without any.
+
+    `in-band`: the forwarder stamps batches itself; `bpf`: static probes, recorded by `bpf/ovsprobe`; `perf`: static
+    probes, recorded by perf.
+    """
+
+    name: Literal["tracing"]
+    #: Those that are measured.
+    ways: Annotated[tuple[TraceWay, ...], Distinct] = Field(default=get_args(TraceWay), min_length=1)
+    #: What a way may cost at p50.
+    goal_us: float = Field(default=0.2, gt=0)
+    #: `xdplab/model/published/NAME.yaml`, whose authors tell what their tracing cost.
+    published: str | None = None
+
+
+class TracedRecord(TrialFigures, TracedTimes):
+    """Of a trial that was traced."""
+
+    #: Probes per second.
+    rate_pps: float
+    #: How.
+    way: TraceWay
+
+
+class UntracedRecord(TrialFigures):
+    """Of a way that is unsupported."""
+
+    #: Which.
+    way: TraceWay
+    #: Why.
+    reason: Shown
+
+
+class Untraced(Model):
+    """A way that is unsupported, or recorded nothing at a rate: what was not traced has no cost."""
+
+    #: Which.
+    way: TraceWay
+    #: Why.
+    reason: str
+
+
+class Cost(Model):
+    """Traced over untraced, and less it."""
+
+    #: Traced over untraced.
+    ratio: Interval
+    #: Traced less untraced.
+    difference_us: Difference
+
+
+class Traced(PairsAtRate):
+    """One way at one rate; a pair is a round."""
+
+    #: Which.
+    way: TraceWay
+    #: The lowest p50 `without` and `with`: a busy machine only adds.
+    lowest_us: dict[str, float]
+    #: Percentile -> what the way costs there; without p99 where the trials do not carry it.
+    cost: dict[str, Cost]
+    #: Why no cost may be said; empty where it may.
+    doubt: str
+    #: What it may cost at p50.
+    goal_us: float
+    #: `met`, `missed`, or why neither is said.
+    verdict: str
+    #: Half of the cost, for two probes trap before a frame is sent; None where frames are not alone.
+    probe_us: float | None
+    #: Mean; None where it is not known.
+    frames_per_batch: float | None
+    #: Stage -> percentile -> its time; None where the way does not know the stage.
+    stages_us: dict[str, dict[str, float] | None]
+    #: Batches that were kept.
+    recorded: int
+
+
+class TracingFigures(PointFigures):
+    """One entry for each way and rate."""
+
+    #: Each.
+    tracing: tuple[Traced | Untraced, ...] = ()
+
+
+def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int) -> TracingFigures:
+    """From the journal. `trace_every`: of the forwarder's batches, the share that passes its probes."""
+    unsupported = [
+        UntracedRecord.of(trial)
+        for trial in trials
+        if trial.purpose == "figures" and trial.clause.startswith(CLAUSE) and trial.clause.endswith(" unsupported")
+    ]
+    missing = {record.way: record.reason for record in unsupported}
+    rows: list[Traced | Untraced] = []
+    for way in spec.ways:
+        if way in missing:
+            rows.append(Untraced(way=way, reason=missing[way]))
+            continue
+        found = [_at_rate(spec, trials, rate, way, trace_every) for rate in spec.rates_pps]
+        rows += [row for row in found if row]
+    return TracingFigures(tracing=tuple(rows))
+
+
+def _at_rate(
+    spec: TracingSpec, trials: Sequence[TrialRecord], rate: float, way: TraceWay, trace_every: int
+) -> Traced | Untraced | None:
+    clause = f"{CLAUSE} {rate:.0f} "
+    pairs = paired_trials(trials, clause + WITHOUT, clause + way)
+    stages = [
+        TracedRecord.of(trial)
+        for trial in trials
+        if trial.purpose == "figures" and trial.clause.startswith(f"{clause}{way} stages")
+    ]
+    if not pairs:
+        return None
+    found = [percentiles(pair[side] for pair in pairs) for side in (0, 1)]
+    without, traced = sides = [{name.removesuffix("_us"): each for name, each in side.items()} for side in found]
+    common = at_rate(rate, pairs, sides, stages)
+    stages = [one for one in stages if one.recorded]  # a round answered from a resumed run's journal has none
+    if not stages:
+        return Untraced(way=way, reason=f"nothing recorded at {rate / 1e3:g} kpps: {_nothing(common)}")
+    costs: dict[str, Cost] = {}
+    for of in without.keys() & traced.keys():  # both sides carry it
+        both = list(zip(traced[of], without[of], strict=True))
+        ratio, difference = ratio_interval([slow / fast for slow, fast in both]), difference_interval(both)
+        assert ratio is not None
+        assert difference is not None
+        costs[of] = Cost(ratio=ratio, difference_us=difference)
+    frames = known_median(one.frames_per_batch for one in stages)
+    mean = costs["p50"].difference_us.mean
+    doubt = _doubt(pairs)
+    alone = way != "in-band" and trace_every == 1 and frames is not None and frames <= ALONE
+    return Traced(
+        way=way,
+        **dict(common),
+        lowest_us={"without": min(without["p50"]), "with": min(traced["p50"])},
+        cost=costs,
+        goal_us=spec.goal_us,
+        doubt=doubt,
+        verdict=doubt or verdict(costs["p50"].difference_us, spec.goal_us),
+        probe_us=mean / PROBES_ON_THE_WAY if alone and mean > 0 else None,
+        frames_per_batch=frames,
+        stages_us=_stages(stages),
+        recorded=sum(one.recorded for one in stages),
+    )
+
+
+def _nothing(counts: BatchCounts) -> str:
+    words = {"unmatched": "not matched to a redirect", "unsent": "not sent", "full": "lost by the recorder"}
+    known = {said: getattr(counts, name) for name, said in words.items()}
+    return ", ".join([f"{counts.seen} batches seen", *(f"{count} {said}" for said, count in known.items() if count)])
+
+
+#: Above this share of lost frames what a way of tracing costs is undecided: the forwarder was overloaded.
+_MAX_LOSS = 0.01
+
+
+def _doubt(pairs: Sequence[tuple[TrialRecord, ...]]) -> str:
+    """Why a cost is not held against the goal; empty where it may be."""
+    results = [trial.result for pair in pairs for trial in pair if trial.result]
+    lost = fmean(result.lost / result.sent for result in results if result.sent)
+    return f"undecided: {percent(lost)} of the frames were lost" if lost > _MAX_LOSS else ""
+
+
+def verdict(difference: Difference, goal_us: float) -> str:
+    """Whether a cost is below the goal, by its interval."""
+    if difference.low is None or difference.high is None:
+        return "no interval"
+    if difference.high < goal_us:
+        return "met"
+    return "missed" if difference.low >= goal_us else "undecided"
+
+
+def _stages(stages: Sequence[TracedRecord]) -> dict[str, dict[str, float] | None]:
+    """Medians over the rounds; None where the way does not know the stage."""
+    found: dict[str, dict[str, float] | None] = {}
+    for name in Spans.model_fields:
+        known = [span for one in stages if (span := getattr(one.us, name)) is not None]
+        found[name] = medians(known) if known else None
+    return found
+
+
+def tracing_answer(summaries: Sequence[PointSummary], goal_us: float) -> Answer:
+    """Of the first forwarder at its lowest rate, where traced frames hold nobody else up."""
+    found = [(s.forwarder, one) for s in summaries for one in TracingFigures.of(s).tracing if isinstance(one, Traced)]
+    if not found:
+        return Answer(sentence="No answer: nothing was traced.")
+    name, rate = found[0][0], min(one.rate_pps for forwarder, one in found if forwarder == found[0][0])
+    rows = [one for forwarder, one in found if (forwarder, one.rate_pps) == (name, rate)]
+    said = any(one.pairs >= MIN_ROUNDS for one in rows)
+    at = f"{significant(rate / 1000)} kpps, goal below {goal_us:g} µs"
+    costs = [f"{one.way} {'undecided' if one.doubt else f'{_cost(one)}, {one.verdict}'}" for one in rows]
+    whole = f"Tracing {name} costs at p50, {at}: {'; '.join(costs)}."
+    first = whole if len(whole.split()) <= MAX_WORDS else f"What tracing costs {name} at p50, {at}, differs by way."
+    doubts = [f"{one.way}: {one.doubt}." for one in rows if one.doubt]
+    details = [*([] if first == whole else [f"{each}." for each in costs]), *doubts]
+    if said:
+        return Answer(sentence=first, details=tuple(details), decided=True)
+    return Answer(sentence=f"No answer for {name} at {at}: too few rounds.", details=tuple(doubts))
+
+
+def tracing_part(summaries: Sequence[PointSummary], way: str, question: str = "") -> Part:
+    """What a way costs at each rate; with a question, whether it misses its goal."""
+    points = [point for point in summaries if point.status != "unsupported"]
+    shown = [(point.forwarder, row) for point in points for row in TracingFigures.of(point).tracing]
+    rows = [(forwarder, row) for forwarder, row in shown if row.way == way and isinstance(row, Traced)]
+    reasons = {row.reason for _, row in shown if row.way == way and isinstance(row, Untraced)}
+    if reasons:
+        return Part(without=f"unsupported: {'; '.join(sorted(reasons))}")
+    if not shown:
+        return Part(failed=f"nothing was traced: {'; '.join(point.reason for point in summaries)}")
+    if not rows:
+        return Part(without="not asked for")
+    missed = [f"{name} at {row.rate_pps / 1e3:g} kpps" for name, row in rows if row.verdict == "missed"]
+    if question and missed:
+        return Part(failed=f"costs more than {rows[0][1].goal_us:g} us at p50: {', '.join(missed)}")
+    if question and not any(row.verdict == "met" for _, row in rows):
+        return Part(without="undecided whether its cost meets the goal: measure more rounds")
+    return Part([f"{name}, {_line(row)}" for name, row in rows])
+
+
+def _line(row: Traced) -> str:
+    shown = row.doubt or f"costs {_cost(row)} at p50: {row.verdict}"
+    return f"{significant(row.rate_pps / 1e3)} kpps: {shown}"
+
+
+def _cost(row: Traced) -> str:
+    cost = row.cost["p50"].difference_us
+    spread = f" ({significant(cost.low)} to {significant(cost.high)})" if cost.low is not None and cost.high else ""
+    return f"{significant(cost.mean)} µs{spread}"
+
 
 #: How a frame may be followed.
 WAYS: dict[TraceWay, str] = {

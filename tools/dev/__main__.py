@@ -206,7 +206,7 @@ def bench_of_standing_beside(
     Example: python tools/dev bench-beside ovs-afxdp ovs-dpdk xdp linux-bridge
     """
     from dev.bench_beside import bench_beside, text
-    from xdplab.cli.progress import ConsoleListener
+    from xdplab.cli.study import ConsoleListener
 
     with ConsoleListener() as listener:
         rows = bench_beside(forwarders, rounds, turns, listener)

@@ -16,7 +16,7 @@ from dev.simulate import CLUSTERS, FACTORS, INSIGNIFICANT, Simulated, cluster_of
 from xdplab.analysis.run import Run
 from xdplab.analysis.sweep import analyse_sweep
 from xdplab.model import Model
-from xdplab.model.cells import columns
+from xdplab.model.digits import columns
 from xdplab.report import write_report
 from xdplab.results import new_run
 from xdplab_delays.analyse import analyse_records

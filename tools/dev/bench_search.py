@@ -25,7 +25,7 @@ from xdplab.methods.rfc2544.records import BurstsRecord, SearchResult
 from xdplab.methods.rfc2544.search import throughput
 from xdplab.methods.rfc2544.spec import PresetName, Rfc2544Spec
 from xdplab.model import Model, Path as Way, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
-from xdplab.model.cells import columns
+from xdplab.model.digits import columns
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import TesterContext
 from xdplab.testers.fake import FakeTester

@@ -7,12 +7,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dev.planted_tables import DESIGNS, PERSISTENT, SHAPES, Design, Noise, planted_table
-from xdplab.analysis.sweep import Table
-from xdplab.analysis.sweep.analyse import judge_settings
+from xdplab.analysis.sweep import Table, judge_settings
 from xdplab.analysis.sweep.changes import advise
 from xdplab.analysis.sweep.table import lossy
 from xdplab.model import Model
-from xdplab.model.cells import columns
+from xdplab.model.digits import columns
 
 REPETITIONS = (1, 2, 3, 5)
 RATIOS = (1.1, 1.25, 2.0, 4.0)

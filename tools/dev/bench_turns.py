@@ -22,7 +22,7 @@ from numpy.random import Generator
 from scipy.special import stdtr, stdtrit
 
 from xdplab.model import Model
-from xdplab.model.cells import columns
+from xdplab.model.digits import columns
 from xdplab.stats import CONFIDENCE
 
 POINTS = 5

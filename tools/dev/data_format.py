@@ -4,9 +4,9 @@
 import inspect
 from collections.abc import Iterator
 
-from xdplab.analysis.tables.columns import own_columns
-from xdplab.analysis.tables.export import ExportRow
-from xdplab.cli.fields import link, models_of, own_methods, rows
+from xdplab.analysis.columns import own_columns
+from xdplab.analysis.export import ExportRow
+from xdplab.cli.parts import link, models_of, own_methods, rows
 from xdplab.measure.point import PointSummary
 from xdplab.model import SCHEMA_VERSION, Model, RunRecord, TrialRecord
 

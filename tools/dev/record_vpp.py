@@ -18,7 +18,7 @@ from dev.recording import check_only, embedded_testbed
 from dev.vpp_record import LinkRecorder, Recorder, talk
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.forwarder import VppForwarder
-from xdplab.forwarders.vpp.program import find_vpp, installed_version
+from xdplab.forwarders.vpp.process import find_vpp, installed_version
 from xdplab.hosts import LocalHost
 from xdplab.hosts.waiting import wait_until
 from xdplab.model import (

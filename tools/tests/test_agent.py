@@ -20,7 +20,7 @@ from lab.command import wait_for
 from xdplab.forwarders.vpp import segment
 from xdplab.hosts import bpf
 from xdplab.hosts.agent import machine, netlink, serve, xsk
-from xdplab.hosts.ssh_deploy import agent_zip
+from xdplab.hosts.ssh_link import agent_zip
 from xdplab.model import Unsupported
 
 

@@ -12,7 +12,7 @@ from lab.saboteur import BiasedFake
 
 from xdplab import app
 from xdplab.analysis import agreements, answer, summarise
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.study import ConsoleListener
 from xdplab.model import InputError, Missing, RunRecord, TrialRecord
 from xdplab.runner import RunOutcome
 from xdplab.testbed import Testbed as AnyTestbed

@@ -14,9 +14,9 @@ from test_robot_suite import robot
 
 from xdplab import app
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.tables.columns import figure_text, rows_of
-from xdplab.analysis.tables.export import row_of
-from xdplab.cli.progress import ConsoleListener
+from xdplab.analysis.columns import figure_text, rows_of
+from xdplab.analysis.export import row_of
+from xdplab.cli.study import ConsoleListener
 from xdplab.measure import make_method
 from xdplab.methods import changes as method_changes
 from xdplab.methods.changes import WITHOUT, Changes, ChangesSpec

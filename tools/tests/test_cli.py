@@ -11,7 +11,7 @@ import pytest
 from lab import studies
 from lab.command import BIN, NOBODY, Done, environment, xdplab
 
-from xdplab.cli.changes import split_forwarders
+from xdplab.cli.study import split_forwarders
 
 KEYS = {
     *("forwarder", "mode", "path", "frame_bytes", "offered_pps", "achieved_pps", "loss_ratio"),

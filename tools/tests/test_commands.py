@@ -18,8 +18,8 @@ import typer
 from dev.__main__ import cli as dev
 from dev.commands import commands_in
 from xdplab import app
-from xdplab.cli.changes import changes_of
 from xdplab.cli.main import cli
+from xdplab.cli.study import changes_of
 from xdplab.model import InputError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from xdplab.hosts import LocalHost, Running
-from xdplab.hosts.complaints import advised, complaints, last_words
 from xdplab.hosts.kernel import detach_xdp
-from xdplab.hosts.waiting import comes_true, how_it_ended, stopped
+from xdplab.hosts.waiting import advised, comes_true, complaints, how_it_ended, last_words, stopped
 from xdplab.model import XdplabError
 from xdplab.runner.session import PointSession
 

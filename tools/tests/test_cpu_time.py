@@ -17,8 +17,8 @@ from lab.claims import LATENCY, NOISE
 from lab.records import LAYOUT, point, result, run_record, stream, trial
 
 from xdplab.analysis import summarise
+from xdplab.analysis.columns import cells_of, rows_of
 from xdplab.analysis.run import Run
-from xdplab.analysis.tables.columns import cells_of, rows_of
 from xdplab.cli.tables import csv_text
 from xdplab.forwarders import Dut
 from xdplab.hosts import LocalHost

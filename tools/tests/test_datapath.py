@@ -12,11 +12,11 @@ from lab.reading import render
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import answer, summarise
-from xdplab.analysis.tables.columns import datapath_cells
-from xdplab.analysis.tables.export import export_rows
+from xdplab.analysis.columns import datapath_cells
+from xdplab.analysis.export import export_rows
 from xdplab.analysis.trace import derivation
 from xdplab.cli.tables import csv_text, summary_table
-from xdplab.forwarders.ovs.lookups import LookupCounts, parse_threads
+from xdplab.forwarders.ovs.daemon import LookupCounts, parse_threads
 from xdplab.measure import make_method
 from xdplab.measure.datapath import ENDS
 from xdplab.model import InputError, Point, PointFailed, RunRecord, StreamSpec, ThreadUse, TrialRecord, TrialSpec

@@ -7,7 +7,7 @@ import pytest
 
 from dev.data_format import data_format, own_methods
 from dev.drawing import drawing
-from xdplab.analysis.tables.columns import own_columns
+from xdplab.analysis.columns import own_columns
 from xdplab.measure import TrialFigures, method_class, method_names
 from xdplab.methods.breakdown import BreakdownRecord
 from xdplab.methods.changes.figures import ChangeRecord

@@ -9,9 +9,8 @@ from lab.command import Done
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.analysis.tables.columns import cells_of, datapath_cells
-from xdplab.cli.plan import plan_table
-from xdplab.cli.progress import ConsoleListener
+from xdplab.analysis.columns import cells_of, datapath_cells
+from xdplab.cli.study import ConsoleListener, plan_table
 from xdplab.measure import make_method
 from xdplab.measure.datapath import DatapathStats
 from xdplab.model import StudySpec, validated

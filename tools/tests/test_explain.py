@@ -15,7 +15,7 @@ from lab.command import BIN, Done, environment
 from dev.commands import leaves
 from xdplab.cli.main import cli as commands
 from xdplab.cli.parts import names
-from xdplab.forwarders.registry import forwarder_class
+from xdplab.forwarders.base import forwarder_class
 from xdplab.measure import method_names
 from xdplab.model import pipeline, plugins
 from xdplab.tools import project_root

@@ -15,13 +15,13 @@ from lab.command import Done
 from lab.records import point, run_record, trial
 
 from xdplab.analysis import summarise
-from xdplab.analysis.tables.columns import cells_of
-from xdplab.analysis.tables.export import ExportRow, unit_of
+from xdplab.analysis.columns import cells_of
+from xdplab.analysis.export import ExportRow, unit_of
 from xdplab.cli.tables import csv_text
 from xdplab.measure import make_method
 from xdplab.model import ForwarderSpec, Point, RunRecord, TrialRecord
 from xdplab.model.base import one_line
-from xdplab.model.cells import spreadsheet_row
+from xdplab.model.digits import spreadsheet_row
 from xdplab.report.exports import FORMS
 from xdplab.results import RunFolder
 

@@ -16,7 +16,7 @@ from xdplab.methods.functions import Functions
 from xdplab.methods.functions.rows import RankAgreement, kendall_tau, orders, rows_of
 from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.model import InputError, Point, StudySpec, TrialRecord
-from xdplab.model.functions import MODE_OPTIONS, NfMode, NfPoint
+from xdplab.model.pipeline import MODE_OPTIONS, NfMode, NfPoint
 from xdplab.tools import project_root
 
 SUITES = project_root() / "suites"

@@ -16,7 +16,7 @@ from lab.command import Done
 from lab.records import point, run_record, trial
 
 from xdplab import results as run_folders
-from xdplab.model import InputError, TrialRecord, XdplabError, reading
+from xdplab.model import InputError, TrialRecord, XdplabError, base
 from xdplab.results import RunFolder, find_run, new_run
 
 A = point("fake")
@@ -163,7 +163,7 @@ def test_a_line_without_end_is_refused_before_it_fills_memory(run: RunFolder, cl
 
 
 def test_a_journal_without_end_is_refused(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "JOURNAL_BYTES", journal(run).stat().st_size - 1)
+    monkeypatch.setattr(base, "JOURNAL_BYTES", journal(run).stat().st_size - 1)
     with pytest.raises(InputError, match=r"trials.jsonl:3: a file of more than 0 MiB"):
         run.trials()
 

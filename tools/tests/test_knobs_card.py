@@ -222,8 +222,8 @@ def test_threaded_napi_waits_for_virtio_nets_sockets_to_go(
     driver: str, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("xdplab.knobs.napi.time.sleep", slept.append)
-    monkeypatch.setattr("xdplab.knobs.napi.driver", lambda host, ifname: driver)
+    monkeypatch.setattr("xdplab.knobs.interrupts.time.sleep", slept.append)
+    monkeypatch.setattr("xdplab.knobs.interrupts.driver", lambda host, ifname: driver)
     make_knob("threaded_napi").restore(context(machine()), {"p0": "0"})
     assert slept == pauses
 

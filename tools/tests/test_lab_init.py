@@ -12,11 +12,20 @@ import yaml
 from lab.command import Done
 
 from xdplab.cli.lab.cabling import End, roles_of
-from xdplab.cli.lab.cpus import Proposal, Senders, Topology, propose, senders, topology
-from xdplab.cli.lab.look import Card, cards, none_offered, offered
-from xdplab.cli.lab.trex import trex_config
+from xdplab.cli.lab.look import (
+    Card,
+    Proposal,
+    Senders,
+    Topology,
+    cards,
+    none_offered,
+    offered,
+    propose,
+    senders,
+    topology,
+)
 from xdplab.cli.lab.wanted import Part, lab_hosts
-from xdplab.cli.lab.written import testbed_text as text_of_testbed
+from xdplab.cli.lab.written import testbed_text as text_of_testbed, trex_config
 from xdplab.hosts import LocalHost
 from xdplab.model import InputError, TestbedSpec
 

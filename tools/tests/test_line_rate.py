@@ -11,7 +11,7 @@ from lab import studies
 from lab.command import Done
 
 from xdplab import tools
-from xdplab.cli.doctor_hosts import direct_link
+from xdplab.cli.doctor import direct_link
 from xdplab.model import TestbedSpec
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testbed.load import load_yaml

@@ -7,7 +7,7 @@ import pytest
 from lab import studies
 
 from xdplab import app
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.study import ConsoleListener
 from xdplab.model import HostLost, LinkLost, TrialRecord
 from xdplab.testbed import FakeTestbed
 

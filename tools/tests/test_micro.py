@@ -24,7 +24,7 @@ from lab.records import environment as machine, result, stream
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.analysis.tables.columns import rows_of
+from xdplab.analysis.columns import rows_of
 from xdplab.forwarders.xsk.forwarder import XskOptions, XskRole
 from xdplab.measure import make_method
 from xdplab.methods.shared.counting import UNDER_WAY_S

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from lab.ovs_host import OvsHost, dut_maker, forwarder
 
-from xdplab.forwarders.ovs import database
+from xdplab.forwarders.ovs import daemon
 from xdplab.model import PointFailed, XdplabError
 
 
@@ -19,7 +19,7 @@ def test_columns_become_what_their_text_means() -> None:
         "options:dpdk-devargs=net_af_xdp0,iface=b0,budget=64",
     ]
     columns += ["other_config:pmd-rxq-affinity=0:1,1:2", 'other_config:hwaddr="02:00:00:00:00:01"']
-    assert database.row(columns) == {
+    assert daemon.row(columns) == {
         "type": "dpdk",
         "mtu_request": 1500,
         "options": ["map", [["n_rxq", "1"], ["dpdk-devargs", "net_af_xdp0,iface=b0,budget=64"]]],

@@ -9,11 +9,10 @@ import pytest
 from lab.ovs_host import ALL_KEYS, OFFLOAD, STOCK_KEYS, OvsHost, dut_maker, forwarder
 
 from xdplab import app
-from xdplab.forwarders.base import mode_name
+from xdplab.forwarders.base import make_forwarder, mode_name
 from xdplab.forwarders.ovs.builds import PATCHED, how_to_make
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsKey
 from xdplab.forwarders.ovs.pipelines import rules
-from xdplab.forwarders.registry import make_forwarder
 from xdplab.hosts import LocalHost
 from xdplab.model import (
     ForwarderSpec,

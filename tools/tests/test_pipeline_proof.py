@@ -16,8 +16,8 @@ from xdplab.forwarders import work
 from xdplab.forwarders.base import Dut
 from xdplab.model import InputError, Pipeline, Point, PointFailed
 from xdplab.runner import make_plan
-from xdplab.runner.frame_exchange import Frame, exchange, in_tunnel, settled
 from xdplab.runner.plan import _check_pipeline
+from xdplab.runner.proof import Frame, exchange, in_tunnel, settled
 from xdplab.runner.work_proof import WorkProof
 from xdplab.testers import make_tester
 
@@ -40,7 +40,7 @@ CLOCK = Clock()
 
 @pytest.fixture(autouse=True)
 def _time_of_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xdplab.runner.frame_exchange.time", CLOCK)
+    monkeypatch.setattr("xdplab.runner.proof.time", CLOCK)
 
 
 class Switch:

@@ -10,7 +10,7 @@ from lab import studies
 
 from xdplab.model import InputError, TrialRecord
 from xdplab.runner import Plan, make_plan
-from xdplab.runner.resume import completed
+from xdplab.runner.environment import completed
 from xdplab.runner.turns import instances_of
 from xdplab.testers import make_tester
 

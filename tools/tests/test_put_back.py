@@ -15,7 +15,7 @@ import pytest
 from lab import card, studies
 
 from xdplab import app
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.study import ConsoleListener
 from xdplab.hosts.agent.machine import Finished
 from xdplab.hosts.base import Host
 from xdplab.model import HostLost, InputError, Interrupted, LinkLost, Steps, TestbedSpec, XdplabError

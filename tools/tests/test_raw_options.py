@@ -16,7 +16,7 @@ from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.dpdk.vdev import VdevOptions
 from xdplab.forwarders.vpp.options import AF_XDP, VppAfxdpOptions
 from xdplab.forwarders.vpp.ports import with_raw
-from xdplab.forwarders.vpp.program import rendered
+from xdplab.forwarders.vpp.process import rendered
 from xdplab.model import ForwarderSpec, InputError, Unsupported
 from xdplab.runner.design import design
 from xdplab.testbed import Port

@@ -9,7 +9,7 @@ from lab.records import LAYOUT
 
 from xdplab import testers
 from xdplab.forwarders import make_forwarder
-from xdplab.forwarders.registry import forwarder_class
+from xdplab.forwarders.base import forwarder_class
 from xdplab.hosts import LocalHost
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import ForwarderSpec, InputError, plugins

@@ -17,7 +17,7 @@ from lab.records import environment, point, run_record
 from xdplab.model import InputError, RunRecord
 from xdplab.results import RunFolder
 from xdplab.runner import make_plan
-from xdplab.runner.resume import resumed
+from xdplab.runner.environment import resumed
 from xdplab.testers import make_tester
 
 

@@ -12,7 +12,7 @@ from lab import studies
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.study import ConsoleListener
 from xdplab.forwarders.ovs.changes import OvsChanges
 from xdplab.methods import changes as method_changes
 

@@ -12,7 +12,7 @@ import pytest
 from lab import studies
 
 from xdplab import app
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.study import ConsoleListener
 from xdplab.hosts.waiting import POLL_S
 from xdplab.runner.session import PointSession
 

@@ -15,7 +15,7 @@ import pytest
 from lab.command import NOBODY, finish, wait_for
 from lab.rooted import Lab
 
-from xdplab.hosts.ssh_deploy import agent_zip
+from xdplab.hosts.ssh_link import agent_zip
 from xdplab.model import XdplabError
 from xdplab.results import RunFolder
 from xdplab.testbed import TestbedLock

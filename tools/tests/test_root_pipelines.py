@@ -207,7 +207,7 @@ def test_a_wrong_rule_fails_the_proof(
     with started(bench, "ovs-afpacket", pipeline) as (forwarder, dut, _):
         WorkProof(dut).carry_out(tmp_path)
         spoil(forwarder, dut, fault)
-        monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 2.0)  # some frames never come
+        monkeypatch.setattr("xdplab.runner.proof._ANSWER_S", 2.0)  # some frames never come
         with pytest.raises(PointFailed, match=why):
             WorkProof(dut).carry_out(tmp_path)
 
@@ -232,7 +232,7 @@ def test_a_frame_of_the_proof_that_does_not_come_out_is_followed(
     bench: EmbeddedTestbed, tmp_path: FilePath, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     title, pipeline, reported, why = LOSSES[fault]
-    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 2.0)  # some frames never come
+    monkeypatch.setattr("xdplab.runner.proof._ANSWER_S", 2.0)  # some frames never come
     with started(bench, title, pipeline) as (forwarder, dut, _):
         spoil(forwarder, dut, reported)
         try:
@@ -253,7 +253,7 @@ def test_a_network_function_that_lacks_a_route_fails_the_proof(
         return {**tables, "routes": 99, "route_list": tables["route_list"][1:]}
 
     monkeypatch.setattr(XskFunctions, "_router", without_one)
-    monkeypatch.setattr("xdplab.runner.frame_exchange._ANSWER_S", 2.0)  # a frame that never comes
+    monkeypatch.setattr("xdplab.runner.proof._ANSWER_S", 2.0)  # a frame that never comes
     lacking = started(bench, f"nf:mode={mode}", Pipeline(kind="route", rules=50))
     with lacking as (forwarder, dut, _), pytest.raises(PointFailed, match=why):
         prove_work(forwarder, dut, tmp_path, lambda _: pytest.fail("frame by frame it is right"))

@@ -13,7 +13,7 @@ import pytest
 from lab import studies
 
 from xdplab import app
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.study import ConsoleListener
 from xdplab.forwarders.kernel.xdp import XdpForwarder
 from xdplab.runner import session
 

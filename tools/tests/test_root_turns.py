@@ -14,7 +14,7 @@ from lab.rooted import Lab, cgroups, frozen
 
 from xdplab import app
 from xdplab.analysis.run import Run
-from xdplab.cli.progress import ConsoleListener
+from xdplab.cli.study import ConsoleListener
 from xdplab.forwarders.xsk.forwarder import XskForwarder
 from xdplab.hosts import NetnsHost, freezer
 from xdplab.methods.latency import Latency

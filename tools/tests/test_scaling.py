@@ -19,7 +19,7 @@ from xdplab.methods.functions import Functions
 from xdplab.methods.functions.rows import Scaling, rows_of, scalings
 from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.model import CpuLayout, InputError, Path as Way, Pipeline
-from xdplab.model.functions import NfPoint, NfTraffic
+from xdplab.model.pipeline import NfPoint, NfTraffic
 from xdplab.tools import project_root
 
 STUDY = project_root() / "suites" / "studies" / "network-functions-scaling.yaml"

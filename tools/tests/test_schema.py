@@ -14,7 +14,7 @@ from lab import studies
 from lab.command import Done
 
 from xdplab import api
-from xdplab.analysis.tables.columns import schema_of_rows
+from xdplab.analysis.columns import schema_of_rows
 from xdplab.model import RunRecord, StudySpec, TestbedSpec, TrialRecord
 from xdplab.tools import project_root
 

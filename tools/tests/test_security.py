@@ -13,7 +13,7 @@ import asyncssh
 import pytest
 
 from xdplab.hosts import ssh_link
-from xdplab.hosts.ssh_deploy import deploy
+from xdplab.hosts.ssh_link import deploy
 from xdplab.model import HostSpec, InputError
 from xdplab.runner import session
 from xdplab.tools import project_root

@@ -16,8 +16,8 @@ from robot.api import SkipExecution
 
 from xdplab import robot
 from xdplab.analysis import summarise
+from xdplab.analysis.columns import figure_column, range_columns, rows_of
 from xdplab.analysis.documents import reproduction
-from xdplab.analysis.tables.columns import figure_column, range_columns, rows_of
 from xdplab.cli.tables import csv_text
 from xdplab.measure import LimitedBy, Measured, figure, make_method
 from xdplab.measure.distribution import Distribution

@@ -13,8 +13,7 @@ from dev.bench_sweeps import judge
 from dev.planted import DOMINATING, EFFECTS, IDLE, MIDDLE, planted
 from dev.planted_tables import DESIGNS, SHAPES
 from xdplab.analysis import answer
-from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, sweep_sentence
-from xdplab.analysis.sweep.analyse import judge_settings
+from xdplab.analysis.sweep import Importance, SweepAnalysis, analyse_sweep, judge_settings, sweep_sentence
 from xdplab.analysis.sweep.effects import EFFECT
 from xdplab.analysis.sweep.table import tables
 from xdplab.robot import XdplabLibrary

@@ -16,7 +16,7 @@ from lab.startup import sections
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.vpp.control import papi_client, plain
 from xdplab.forwarders.vpp.forwarder import VppForwarder
-from xdplab.forwarders.vpp.program import find_vpp, installed_version, numbers, rendered
+from xdplab.forwarders.vpp.process import find_vpp, installed_version, numbers, rendered
 from xdplab.hosts import Completed
 from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path as Way
 from xdplab.testbed import Port

@@ -16,7 +16,7 @@ from xdplab.forwarders.base import mode_name
 from xdplab.forwarders.vpp import ports
 from xdplab.forwarders.vpp.control import VppControl, papi_stats
 from xdplab.forwarders.vpp.forwarder import VppForwarder
-from xdplab.forwarders.vpp.program import rendered
+from xdplab.forwarders.vpp.process import rendered
 from xdplab.hosts import LocalHost
 from xdplab.model import Interrupted, PointFailed, Unsupported, XdplabError
 

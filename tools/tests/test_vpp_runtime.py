@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lab.papi import recorded
 
-from xdplab.forwarders.vpp.runtime import Node, NodeCounts, parse_nodes
+from xdplab.forwarders.vpp.process import Node, NodeCounts, parse_nodes
 from xdplab.model import PointFailed
 
 RECORDED = sorted((Path(__file__).parent / "data" / "vpp" / "26.10").glob("*.json.xz"))

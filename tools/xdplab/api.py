@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from xdplab import __version__ as __version__, app
+from xdplab.analysis.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
 from xdplab.analysis.compare import compare_points as compare_points, corrected as corrected
 from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
 from xdplab.analysis.gate import GateResult as GateResult, LayerChange as LayerChange, Side, verdict_of as verdict_of
 from xdplab.analysis.run import Run as Run
 from xdplab.analysis.sweep import (
+    MAX_LOSS as MAX_LOSS,
     Configuration as Configuration,
     Factor as Factor,
     Importance as Importance,
@@ -24,10 +26,8 @@ from xdplab.analysis.sweep import (
     Table as Table,
     analyse_sweep as analyse_sweep,
 )
-from xdplab.analysis.sweep.analyse import MAX_LOSS as MAX_LOSS
 from xdplab.analysis.sweep.effects import response as response
 from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, lossy as lossy, tables
-from xdplab.analysis.tables.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
 from xdplab.analysis.words import listed as listed
 from xdplab.forwarders import (
     Dut as Dut,
@@ -57,7 +57,7 @@ from xdplab.forwarders.process import (
     InstanceForwarder as InstanceForwarder,
     Process as Process,
 )
-from xdplab.forwarders.vpp.program import rendered
+from xdplab.forwarders.vpp.process import rendered
 from xdplab.hosts import LocalHost as LocalHost
 from xdplab.hosts.bpf import built
 from xdplab.hosts.kernel import cpu_model as cpu_model
@@ -109,9 +109,8 @@ from xdplab.model import (
     Unsupported as Unsupported,
     XdplabError as XdplabError,
 )
-from xdplab.model.cells import columns, spreadsheet_row as spreadsheet_row
 from xdplab.model.design import TESTER as TESTER, same_level as same_level
-from xdplab.model.digits import significant as significant
+from xdplab.model.digits import columns, significant as significant, spreadsheet_row as spreadsheet_row
 from xdplab.model.plugins import need as need
 from xdplab.model.published import (
     Published as Published,

@@ -18,8 +18,7 @@ from typing import Any, TypeVar, overload
 from pydantic import ValidationError
 
 from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed, Model, RunRecord, TrialRecord, plain
-from xdplab.model.base import READ_BY
-from xdplab.model.reading import HEAD_BYTES, read_text, whole_lines
+from xdplab.model.base import HEAD_BYTES, READ_BY, read_text, whole_lines
 
 # A run folder on disk, read or refused in one line. A trial is on the disk before the next one starts (`append`).
 

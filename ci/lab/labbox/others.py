@@ -8,7 +8,7 @@ from pathlib import Path
 from labbox import box
 from labbox.machines import MACHINES, Machine
 from nic.errors import MissingPart
-from xdplab.forwarders.vpp.program import find_vpp
+from xdplab.forwarders.vpp.process import find_vpp
 from xdplab.hosts import LocalHost
 from xdplab.testers.trex_server import find as find_trex
 

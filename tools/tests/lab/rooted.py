@@ -16,7 +16,7 @@ import yaml
 
 from lab.command import Done, start, wait_for, xdplab
 from xdplab.analysis import summarise
-from xdplab.analysis.tables.columns import rows_of
+from xdplab.analysis.columns import rows_of
 from xdplab.hosts import shared_memory
 from xdplab.measure import make_method
 from xdplab.model import TrialRecord

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from xdplab.analysis.answers.answer import answer
 from xdplab.analysis.answers.ranking import Advice, advice
+from xdplab.analysis.columns import rows_of
 from xdplab.analysis.summary import summarise
-from xdplab.analysis.tables.columns import rows_of
 from xdplab.measure import Method, make_method
 from xdplab.measure.comparison import Answer
 from xdplab.measure.point import PointSummary

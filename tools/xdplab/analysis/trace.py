@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from xdplab.analysis.columns import figure_text
 from xdplab.analysis.summary import trials_used
-from xdplab.analysis.tables.columns import figure_text
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Figure, make_method
 from xdplab.measure.comparison import Answer

@@ -3,8 +3,7 @@
 
 from xdplab.analysis.sweep import SweepAnalysis
 from xdplab.analysis.sweep.effects import LevelEffect, p_words
-from xdplab.model.cells import columns
-from xdplab.model.digits import significant
+from xdplab.model.digits import columns, significant
 
 #: Configurations listed at both ends.
 _LISTED = 5

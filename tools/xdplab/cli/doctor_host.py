@@ -2,18 +2,54 @@
 """What the doctor asks of each host of a testbed: its machine, its programs, and what else runs there."""
 
 import time
+from typing import Literal
 
-from xdplab.cli.check import Check, check
 from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
 from xdplab.forwarders.ovs.builds import PATCHED, build_facts, find_build, how_to_send, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
-from xdplab.forwarders.vpp.program import find_vpp, installed_version
+from xdplab.forwarders.vpp.process import find_vpp, installed_version
 from xdplab.hosts import Host, SshHost
 from xdplab.hosts.bpf import built
 from xdplab.hosts.kernel import FIX_TUN, MINIMUM, TUN, text_of, version_of, why_no_tap
-from xdplab.model import InputError, Unsupported, XdplabError
+from xdplab.model import InputError, Model, Shown, Unsupported, XdplabError
 from xdplab.testers.trex_server import HOW_TO_GET, find as find_trex
 from xdplab.tools import bpf_program, build_gap, provision_command
+
+
+class Check(Model):
+    """One thing that was looked at.
+
+    `missing`: no run without it. `optional`: absent, and only some rows need it. `advice`: runs work, and their numbers
+    are worse or less certain than they could be.
+    """
+
+    name: str
+    state: Literal["ok", "optional", "advice", "missing"]
+    found: Shown
+    fix: Shown = ""
+    #: Host of the testbed file, where it has any.
+    host: str = ""
+
+    def line(self) -> str:
+        """`ok       b kernel: 6.18`."""
+        where = f"{self.host} " if self.host else ""
+        return f"{self.state:<9}{where}{self.name}: {self.found}" + (f"   -> {self.fix}" if self.fix else "")
+
+
+def check(
+    name: str,
+    good: bool,
+    found: str,
+    fix: str,
+    *,
+    required: bool = True,
+    host: str = "",
+    otherwise: Literal["optional", "advice"] = "optional",
+) -> Check:
+    """A finding; `otherwise`: its state when it is not good and not required."""
+    state = "ok" if good else "missing" if required else otherwise
+    return Check(name=name, state=state, found=found, fix="" if good else fix, host=host)
+
 
 _CPU = "/sys/devices/system/cpu"
 #: Programs that move interrupts, change CPU settings or take interfaces while a run lasts.

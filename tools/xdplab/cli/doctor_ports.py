@@ -4,9 +4,9 @@
 import re
 from collections.abc import Mapping
 
-from xdplab.cli.check import Check, check
+from xdplab.cli.doctor_host import Check, check
 from xdplab.hosts import Host
-from xdplab.hosts.cables import probe_cables
+from xdplab.hosts.frames import probe_cables
 from xdplab.hosts.kernel import cpu_list, driver as driver_of, driver_facts, pause_on, rx_queues, text_of, version_of
 from xdplab.knobs.ethtool import shown
 from xdplab.knobs.queues import Channels

@@ -134,7 +134,7 @@ def _write_json(path: Path, data: Any) -> None:
 
 
 def _changes(set_: list[str] | None, testbed: str | None) -> dict[str, Any]:
-    from xdplab.cli.changes import changes_of
+    from xdplab.cli.study import changes_of
 
     return {**changes_of(set_ or []), **({"testbed": testbed} if testbed else {})}
 
@@ -170,7 +170,7 @@ def counted(base: str, new: str, max_slowdown: float, kernels: list[str], driver
 def measured(asked: "Gate", results: Path | None) -> "GateResult":
     """One gate, with its progress on the terminal."""
     from xdplab import app
-    from xdplab.cli.progress import ConsoleListener
+    from xdplab.cli.study import ConsoleListener
 
     with ConsoleListener() as listener:
         return app.run_gate(asked, listener, results or results_folder())

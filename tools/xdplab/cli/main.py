@@ -16,13 +16,11 @@ import typer
 
 from xdplab import __version__
 from xdplab.cli.discover import explain, list_, schema, where
-from xdplab.cli.export import export
 from xdplab.cli.gate import gate
+from xdplab.cli.groups import Commands, WithOthers
 from xdplab.cli.lab import lab
-from xdplab.cli.once import Commands
-from xdplab.cli.others import WithOthers
 from xdplab.cli.reproduce import reproduce
-from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, report, show
+from xdplab.cli.runs import AsJson, Results, ResultsThere, compare, export, report, show
 from xdplab.tools import results_folder, testbeds_folder
 
 cli = Commands(cls=WithOthers, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
@@ -81,14 +79,12 @@ def run(
     """
     from xdplab import app
     from xdplab.analysis.run import Run
-    from xdplab.cli.changes import changes_of, chosen_forwarders
-    from xdplab.cli.plan import plan_table
-    from xdplab.cli.progress import ConsoleListener
+    from xdplab.cli.study import ConsoleListener, changes_of, chosen_forwarders, plan_table
     from xdplab.cli.tables import run_text
     from xdplab.model import InputError
     from xdplab.results import find_run
     from xdplab.runner import Listener
-    from xdplab.runner.resume import completed
+    from xdplab.runner.environment import completed
     from xdplab.testbed import load_yaml
 
     folder = results or results_folder()

@@ -57,7 +57,7 @@ def reproduce(
 
 def _text(name: str, document: "Document", results: Path) -> str:
     from xdplab.analysis.documents import beside, newest_run
-    from xdplab.model.cells import columns
+    from xdplab.model.digits import columns
 
     lines = [f"{name}: {document.title} ({document.authors})"]
     for part in document.parts:
@@ -86,7 +86,7 @@ def _text(name: str, document: "Document", results: Path) -> str:
 def planned(study: str, changes: Sequence[str] = ()) -> tuple[float, str]:
     """What traffic and starts of a study take, with changes (KEY=VALUE): seconds, and as a text."""
     from xdplab import app
-    from xdplab.cli.changes import changes_of
+    from xdplab.cli.study import changes_of
     from xdplab.model.digits import duration
 
     takes_s = app.prepare(app.read_study(app.find_study(study), changes_of(changes))).plan.seconds()

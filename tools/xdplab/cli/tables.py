@@ -3,24 +3,26 @@
 
 import csv
 import io
+import json
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from xdplab.analysis.answers.order import in_order
 from xdplab.analysis.answers.ranking import conditions
+from xdplab.analysis.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
 from xdplab.analysis.compare import ratios_of
 from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.run import Run
-from xdplab.analysis.runs import Overhead, Stretch, overhead
-from xdplab.analysis.tables.columns import cells_of, data_columns, data_of, figure_text, own_columns, side_tables
+from xdplab.analysis.runs import Overhead, Stretch, compare_runs, environment_difference, overhead, trends, what_differs
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.measure import Method, figure
 from xdplab.measure.comparison import Answer, Comparison
 from xdplab.measure.point import PointSummary
-from xdplab.model import TrialRecord, plain
-from xdplab.model.cells import columns, spreadsheet_row
-from xdplab.model.digits import number
+from xdplab.model import InputError, TrialRecord, plain
+from xdplab.model.digits import columns, number, spreadsheet_row
 
 #: Columns of a terminal.
 _WIDTH = 100
@@ -199,3 +201,50 @@ def comparison_rows(
                 said = "; ".join([verdict(found), *found.remarks])
                 rows.append([f"{after.forwarder}{where[after.point_id]}", named.title, *sides, ratio_text(found), said])
     return rows
+
+
+# `xdplab compare`.
+
+
+def compare_named(runs: Sequence[str], results: Path, as_json: bool, page: Path | None) -> None:
+    """Compare the first run with each other one and print it; `page`: as HTML, too."""
+    if len(runs) < 2:
+        raise InputError("compare: give two runs or more")
+    reference, *others = found = [Run.named(name, results) for name in runs]
+    output: list[dict[str, Any]] = []
+    tables: list[tuple[str, list[list[str]]]] = []
+    for run in others:
+        apart = what_differs(reference.record, run.record)
+        rows = compare_runs(reference.points, run.points, run.method.figures, apart)
+        differences = environment_difference(reference.record, run.record)
+        tables.append((run.name, comparison_rows(rows)))
+        output.append(
+            {
+                "reference": reference.name,
+                "run": run.name,
+                "points": [
+                    {"forwarder": second.forwarder, "point_id": second.point_id}
+                    | {metric: found and _with_verdict(found) for metric, found in metrics.items()}
+                    for _, second, metrics in rows
+                ],
+                "environment": {key: list(values) for key, values in differences.items()},
+            }
+        )
+        if not as_json:
+            print(comparison_table(reference.name, run.name, rows, differences, run.record.study.name))
+    once = sorted({run.name: run for run in found}.values(), key=lambda run: run.record.started)
+    trend = trends(once)
+    if as_json:
+        shown = {"comparisons": output, "trend": [each.model_dump(mode="json") for each in trend]}
+        print(json.dumps(shown, indent=1))
+    elif trend:
+        print(trend_table((each.forwarder, each.metric, each.stretches) for each in trend))
+    if page is not None:
+        from xdplab.report.between import write_comparison
+
+        write_comparison(page, reference, tables, trend, once)
+        print(page, file=sys.stderr if as_json else sys.stdout)
+
+
+def _with_verdict(found: Comparison) -> dict[str, Any]:
+    return {**found.model_dump(mode="json"), "verdict": verdict(found)}

@@ -13,8 +13,8 @@ from xdplab.forwarders.base import Dut, Forwarder, no_role
 from xdplab.forwarders.process import InstanceForwarder, Process
 from xdplab.forwarders.xsk.xdpsock import frames_redirected, why_not_counted
 from xdplab.hosts import Host
-from xdplab.hosts.complaints import last_words
 from xdplab.hosts.kernel import thread_ids
+from xdplab.hosts.waiting import last_words
 from xdplab.model import Model, NamesProgram, NotThere, PointFailed
 from xdplab.model.study import OnePortRole
 

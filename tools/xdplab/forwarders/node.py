@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from xdplab.model import InputError, Model, Pipeline, validated
-from xdplab.model.reading import RULES_BYTES, read_text
+from xdplab.model.base import RULES_BYTES, read_text
 from xdplab.testbed import Port, load_yaml
 from xdplab.tools import project_root
 

@@ -10,9 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from xdplab.forwarders.base import Dut, Forwarder, OptionsT
 from xdplab.hosts import Running
-from xdplab.hosts.complaints import last_words
 from xdplab.hosts.kernel import link_counters
-from xdplab.hosts.waiting import how_it_ended, wait_until
+from xdplab.hosts.waiting import how_it_ended, last_words, wait_until
 from xdplab.model import PointFailed
 
 

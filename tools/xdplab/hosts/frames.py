@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames at a host's interfaces: single ones, sent and taken in; those of each queue; and what became of them."""
+"""Frames at a host's interfaces: single ones, sent and taken in; those of each queue; what became of them; cables."""
 
 import json
 import re
+import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from xdplab.hosts.base import Conversation, Host
+from xdplab.hosts.base import Conversation, Host, Running
 from xdplab.hosts.bpf import built, why_not_built
+from xdplab.hosts.ssh import SshHost
 from xdplab.hosts.waiting import said_something
-from xdplab.model import MissingProgram, PointFailed
+from xdplab.model import MissingProgram, PointFailed, XdplabError
 
 _PROBE = Path(__file__).with_name("frame_probe.py")
 _START_S = 5.0
@@ -140,3 +143,55 @@ def moved(before: QueueFrames, after: QueueFrames) -> dict[Way, dict[int, int]]:
         way: {queue: more for queue, now in queues.items() if (more := now - before.get(way, {}).get(queue, 0))}
         for way, queues in after.items()
     }
+
+
+# Which interface reaches which: each sends a frame with its own text, and all listen.
+
+_CABLE_PROBE = Path(__file__).with_name("cable_probe.py")
+#: After the last frame was sent: a slow host takes seconds for each program that sends.
+_LISTEN_S = 3.0
+#: Of a listener whose controller is gone.
+_AT_MOST_S = 300
+_CABLE_START_S = 10.0
+Label = TypeVar("Label")
+
+
+def probe_cables(ends: Mapping[Label, tuple[SshHost, str]]) -> dict[Label, set[Label]]:
+    """Label of each end (a host and an interface that is up) -> the labels of those that heard it.
+
+    Raises:
+        XdplabError: a listener does not start, or a frame cannot be sent.
+    """
+    hosts = {host.name: host for host, _ in ends.values()}
+    with ExitStack() as stack:
+        listeners = {name: _listen(host, [ifname for at, ifname in ends.values() if at is host], stack)
+                     for name, host in hosts.items()}  # fmt: skip
+        for name, (output, process) in listeners.items():
+            if not said_something(hosts[name], output, process, _CABLE_START_S):
+                report = " | ".join(process.log_tail(2))
+                raise XdplabError(f"{name}: cables: a listener does not start: {report or 'no message'}")
+        tag = secrets.token_hex(4)
+        labels = list(ends)
+        for number, label in enumerate(labels):
+            host, ifname = ends[label]
+            host.run([host.python, "-I", "-S", host.program(_CABLE_PROBE), "send", f"{tag}-{number}", ifname])
+        heard: dict[Label, set[Label]] = {label: set() for label in labels}
+        time.sleep(_LISTEN_S)
+        for name, (output, process) in listeners.items():
+            process.stop()
+            for line in hosts[name].read(str(output)).splitlines()[1:]:
+                report = json.loads(line)
+                sent, _, number = report["word"].partition("-")
+                if sent == tag and number.isdecimal() and int(number) < len(labels):
+                    on = (hosts[name], report["on"])
+                    heard[labels[int(number)]].update(label for label, end in ends.items() if end == on)
+    return heard
+
+
+def _listen(host: SshHost, ifnames: list[str], stack: ExitStack) -> tuple[Path, Running]:
+    host.make_folder(host.folder)
+    output = host.folder / "cables.out"
+    argv = [host.python, "-I", "-S", host.program(_CABLE_PROBE), "listen", str(_AT_MOST_S), *ifnames]
+    process = host.start(argv, log=host.folder / "cables.log", stdout=output)
+    stack.callback(process.stop)
+    return output, process

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import cpu_list, napi_threads
 from xdplab.knobs.base import Knob, KnobContext
-from xdplab.knobs.napi import ThreadedNapi
+from xdplab.knobs.interrupts import ThreadedNapi
 from xdplab.model import CpuLayout, InputError, Unsupported
 from xdplab.model.design import Scalar
 

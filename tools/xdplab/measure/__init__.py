@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a measurement is, and the face of a method, which is what a study does at a point.
 
-`figure`, `measured`, `point`, `comparison` are the data; `distribution` reads latencies of trials; `method` and `page`
-are what a method is written against, `registry` finds it. The methods themselves are in `xdplab.methods`.
+`figure`, `measured`, `point`, `comparison` are the data; `distribution` reads latencies of trials; `method`, which
+also finds it, and `page` are what a method is written against. The methods themselves are in `xdplab.methods`.
 """
 
 from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison

@@ -10,7 +10,8 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import IO, Annotated, Any, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -227,3 +228,43 @@ def _above(lines: list[str], number: int) -> str:
         number -= 1
         above.insert(0, lines[number].strip().removeprefix("#:").strip())
     return " ".join(above)
+
+
+# Files that somebody else may have written are read up to a limit: no file, and no line without end, fills memory.
+
+MIB = 1 << 20
+#: Of run.json, of a line of trials.jsonl (usual: 3 KiB), and of that file.
+HEAD_BYTES, LINE_BYTES, JOURNAL_BYTES = 64 * MIB, 16 * MIB, 4096 * MIB
+#: Of a study, a testbed, a description; and of the rules that it names.
+YAML_BYTES, RULES_BYTES = MIB, 64 * MIB
+
+
+def read_text(path: Path, limit: int) -> str:
+    """A whole file of UTF-8.
+
+    Raises:
+        InputError: it has more than `limit` bytes.
+        OSError, UnicodeDecodeError: as `Path.read_text`.
+    """
+    with path.open("rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise InputError(f"{path}: more than the {limit // MIB} MiB that such a file may have")
+    return data.decode("utf-8")
+
+
+def whole_lines(path: Path, file: IO[bytes]) -> Iterator[bytes]:
+    """Lines with their ends; a last one without is left out.
+
+    Raises:
+        InputError: a line, or the file, is longer than one of a journal.
+    """
+    number = size = 0
+    while line := file.readline(LINE_BYTES + 1):
+        number, size = number + 1, size + len(line)
+        if len(line) > LINE_BYTES or size > JOURNAL_BYTES:
+            what = "a line" if len(line) > LINE_BYTES else "a file"
+            limit = LINE_BYTES if len(line) > LINE_BYTES else JOURNAL_BYTES
+            raise InputError(f"{path}:{number}: {what} of more than {limit // MIB} MiB, which no journal has")
+        if line.endswith(b"\n"):
+            yield line

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers as a person reads them."""
+"""Numbers as a person reads them, and cells of tables."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import Any
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -51,3 +52,36 @@ def duration(seconds: float) -> str:
     if whole >= 3600:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+# Cells of tables: as text, and of a CSV file, which a spreadsheet may open: a text of others is no formula there.
+
+#: What a formula begins with, also behind what a spreadsheet strips.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def spreadsheet_row(row: Iterable[Any]) -> list[Any]:
+    """A row in which texts that begin as formulas do have an apostrophe in front, but for numbers."""
+    return [f"'{each}" if isinstance(each, str) and _is_formula(each) else each for each in row]
+
+
+def _is_formula(text: str) -> bool:
+    if not text.startswith(_FORMULA):
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Left-aligned first column, right-aligned others, two spaces between."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

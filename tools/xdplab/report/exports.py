@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from xdplab.analysis.doubts import loss_above
+from xdplab.analysis.export import ExportRow, export_rows
 from xdplab.analysis.gate import BASE, NEW, GateResult
-from xdplab.analysis.tables.export import ExportRow, export_rows
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, plain
-from xdplab.model.cells import spreadsheet_row
 from xdplab.model.design import as_written
-from xdplab.model.digits import percent, significant
+from xdplab.model.digits import percent, significant, spreadsheet_row
 
 # JUnit XML, for CI systems: a run is a suite, a point a test.
 #

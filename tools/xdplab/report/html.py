@@ -13,13 +13,13 @@ from markupsafe import Markup
 
 from xdplab.analysis import agreements
 from xdplab.analysis.answers.order import orders
+from xdplab.analysis.columns import cells_of, side_tables
 from xdplab.analysis.documents import reproduction
 from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.run import Run, rule_differences
 from xdplab.analysis.runs import overhead
 from xdplab.analysis.sweep import Importance
 from xdplab.analysis.sweep.effects import p_words
-from xdplab.analysis.tables.columns import cells_of, side_tables
 from xdplab.analysis.trace import derivation
 from xdplab.measure import Method
 from xdplab.measure.datapath import offloaded

@@ -14,9 +14,9 @@ from markupsafe import Markup, escape
 
 from xdplab.analysis.answers.order import in_order
 from xdplab.analysis.answers.ranking import conditions
+from xdplab.analysis.columns import own_columns
 from xdplab.analysis.compare import missing_ratios, ratios_of
 from xdplab.analysis.summary import trials_used
-from xdplab.analysis.tables.columns import own_columns
 from xdplab.analysis.words import interval_text, ratio_cell, ratio_spread, verdict
 from xdplab.measure import Column, Method
 from xdplab.measure.comparison import Answer, Comparison

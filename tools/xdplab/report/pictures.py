@@ -10,10 +10,10 @@ from operator import itemgetter
 from typing import Any
 
 from xdplab.analysis.answers.order import Order, Placed, in_order
+from xdplab.analysis.columns import figure_text, kpps
 from xdplab.analysis.documents import Reproduction
+from xdplab.analysis.export import row_of
 from xdplab.analysis.run import Run
-from xdplab.analysis.tables.columns import figure_text, kpps
-from xdplab.analysis.tables.export import row_of
 from xdplab.forwarders.base import THREADS
 from xdplab.measure import Figure
 from xdplab.measure.distribution import sample_of

@@ -27,7 +27,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.kernel import cpu_use
 from xdplab.model import Calibration, Environment, Model
 from xdplab.model.base import flat
-from xdplab.runner.resume import IGNORED_ON_RESUME
+from xdplab.runner.environment import IGNORED_ON_RESUME
 from xdplab.testbed import Testbed
 from xdplab.testbed.state import volatile_dir
 from xdplab.testers import Tester

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from xdplab.forwarders import Dut, make_forwarder
+from xdplab.forwarders.base import is_direct
 from xdplab.forwarders.node import in_its_place
-from xdplab.forwarders.registry import is_direct
 from xdplab.forwarders.work import other_rules
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import has_carrier

@@ -16,11 +16,10 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import UNPROVEN, Counting, Pooled, mode_in_use, sockets_in_use
-from xdplab.hosts.complaints import advised, complaints, last_words
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
 from xdplab.hosts.signals import check_interrupted, deferred
-from xdplab.hosts.waiting import comes_true, stopped
+from xdplab.hosts.waiting import advised, comes_true, complaints, last_words, stopped
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
 from xdplab.model import (

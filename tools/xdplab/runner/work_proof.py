@@ -35,7 +35,7 @@ from xdplab.hosts.frames import FrameProbe
 from xdplab.hosts.kernel import napi_on
 from xdplab.model import Pipeline, PointFailed, StreamSpec, TrialResult, TrialSpec
 from xdplab.runner.frame_ends import FRAMES, Sent, where_a_frame_ends
-from xdplab.runner.frame_exchange import (
+from xdplab.runner.proof import (
     SETTLED_TTL,
     Frame,
     Missing,

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from xdplab.model import InputError, TestbedSpec, validated
+from xdplab.model.base import YAML_BYTES, read_text
 from xdplab.model.errors import meant
-from xdplab.model.reading import YAML_BYTES, read_text
 from xdplab.testbed.base import Testbed
 from xdplab.testbed.embedded import EmbeddedTestbed
 from xdplab.testbed.fake import FakeTestbed

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from xdplab.hosts import Host, LocalHost, Running
-from xdplab.hosts.complaints import last_words
-from xdplab.hosts.waiting import stopped
+from xdplab.hosts.waiting import last_words, stopped
 from xdplab.model import (
     Calibration,
     CpuLayout,

@@ -21,9 +21,8 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from xdplab.hosts import Conversation, Host, LocalHost, Running
-from xdplab.hosts.complaints import last_words
 from xdplab.hosts.kernel import text_of, thread_ids
-from xdplab.hosts.waiting import how_it_ended, stopped, wait_until
+from xdplab.hosts.waiting import how_it_ended, last_words, stopped, wait_until
 from xdplab.model import CpuLayout, InputError, NotThere, PointFailed, Unsupported, XdplabError
 from xdplab.testbed import Port
 from xdplab.tools import project_root

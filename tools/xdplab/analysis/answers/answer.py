@@ -97,7 +97,7 @@ def _until_decided(run: RunRecord, found: Answer) -> list[str]:
 
 def _unasked(run: RunRecord, method: Method[Any], summaries: Sequence[PointSummary]) -> Answer:
     """Of a study that names no two forwarders and has one, or several."""
-    from xdplab.analysis.sweep.analyse import MIN_CONFIGURATIONS  # takes long to import
+    from xdplab.analysis.sweep import MIN_CONFIGURATIONS  # takes long to import
 
     if method.swept and len(summaries) >= MIN_CONFIGURATIONS:
         return Answer(sentence="Which settings matter in this run: `xdplab analyse` says it.")

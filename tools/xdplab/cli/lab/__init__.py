@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from xdplab.cli.once import Commands
+from xdplab.cli.groups import Commands
 from xdplab.tools import provision_command
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def init(
     Example: xdplab lab init lab.yaml --tester lab@192.0.2.10 --forwarder lab@192.0.2.20 --far lab@192.0.2.30
     """
     from xdplab.cli.lab.discover import discover
-    from xdplab.cli.lab.trex import CONFIG
     from xdplab.cli.lab.wanted import lab_hosts
+    from xdplab.cli.lab.written import CONFIG
 
     ask = sys.stdin.isatty()
     if ask and from_ is None:

@@ -12,13 +12,23 @@ from pathlib import Path
 import yaml
 
 from xdplab.cli.lab.cabling import End, roles_of
-from xdplab.cli.lab.cpus import FRAME_BYTES, Proposal, Senders, propose, senders, topology
-from xdplab.cli.lab.look import Card, cards, none_offered, offered, speed_of
-from xdplab.cli.lab.trex import CONFIG, CPUS, trex_config
+from xdplab.cli.lab.look import (
+    FRAME_BYTES,
+    Card,
+    Proposal,
+    Senders,
+    cards,
+    none_offered,
+    offered,
+    propose,
+    senders,
+    speed_of,
+    topology,
+)
 from xdplab.cli.lab.wanted import LabHosts, Part
-from xdplab.cli.lab.written import testbed_text
+from xdplab.cli.lab.written import CONFIG, CPUS, testbed_text, trex_config
 from xdplab.hosts import SshHost
-from xdplab.hosts.cables import probe_cables
+from xdplab.hosts.frames import probe_cables
 from xdplab.hosts.kernel import has_carrier
 from xdplab.hosts.signals import deferred, interruptible
 from xdplab.hosts.waiting import comes_true

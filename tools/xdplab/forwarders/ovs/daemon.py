@@ -2,19 +2,77 @@
 """Open vSwitch in a run directory of its own: database, daemon and bridge, never those of the system."""
 
 import contextlib
+import json
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.ovs import database, openflow
+from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.builds import Build, empty_database
-from xdplab.forwarders.ovs.lookups import LookupCounts
 from xdplab.forwarders.process import Instance
 from xdplab.hosts import Running
 from xdplab.hosts.kernel import datapath_ports, thread_ids
 from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import PointFailed, XdplabError, do_each
+from xdplab.model.lookups import LOOKUPS, ThreadLookups
+
+# Rows of an Open vSwitch's database as operations of RFC 7047 section 5.2, in place of calls of ovs-vsctl.
+#
+# A bridge that is there when the daemon looks for the first time is made at once, and no program is started for it.
+
+#: Ends once the daemon has taken over what `bridge` gave it (ovs-vswitchd.conf.db(5), next_cfg, cur_cfg), or with the
+#: error `TIMED_OUT`; the time is so short because nobody looks meanwhile whether the daemon is well.
+CONFIGURED = {
+    "op": "wait", "timeout": 250, "table": "Open_vSwitch", "where": [], "columns": ["cur_cfg"], "until": "==",
+    "rows": [{"cur_cfg": 1}],
+}  # fmt: skip
+TIMED_OUT = "timed out"
+Datapath = Literal["netdev", "system"]
+
+
+def bridge(
+    name: str, ports: Sequence[tuple[str, Iterable[str]]], settings: Iterable[str] = (), datapath: Datapath = "netdev"
+) -> list[dict[str, Any]]:
+    """A bridge that forwards nothing by itself, into an empty database.
+
+    Args:
+        name: of the bridge.
+        ports: their names and columns (see `row`).
+        settings: columns of the daemon.
+        datapath: the daemon's own, or the kernel's.
+    """
+    operations, uuids = [], []
+    for number, (port, columns) in enumerate([(name, ["type=internal"]), *ports]):
+        interface, uuid = f"interface{number}", f"port{number}"
+        operations += [
+            _insert("Interface", {"name": port, **row(columns)}, interface),
+            _insert("Port", {"name": port, "interfaces": ["named-uuid", interface]}, uuid),
+        ]
+        uuids.append(["named-uuid", uuid])
+    own = {"name": name, "datapath_type": datapath, "fail_mode": "secure", "ports": ["set", uuids]}
+    top = {"bridges": ["named-uuid", "bridge"], "next_cfg": 1, **row(settings)}
+    return [*operations, _insert("Bridge", own, "bridge"), _insert("Open_vSwitch", top, "top")]
+
+
+def row(columns: Iterable[str]) -> dict[str, Any]:
+    """Columns as ovs-vsctl(8) takes them: `type=afxdp`, `mtu_request=1500`, `options:n_rxq=1`."""
+    found: dict[str, Any] = {}
+    for each in columns:
+        name, _, text = each.partition("=")
+        value = json.loads(text) if text.startswith('"') else text
+        column, _, key = name.partition(":")
+        if key:
+            found.setdefault(column, ["map", []])[1].append([key, value])
+        else:
+            found[column] = int(value) if value.isdigit() else value
+    return found
+
+
+def _insert(table: str, columns: dict[str, Any], uuid: str) -> dict[str, Any]:
+    return {"op": "insert", "table": table, "row": columns, "uuid-name": uuid}
+
 
 #: Not `br0`, which a machine may have.
 BRIDGE = "xdplab0"
@@ -54,13 +112,13 @@ class Ovs(Instance):
         settings: Iterable[str],
         cpus: tuple[int, ...],
         env: dict[str, str],
-        datapath: database.Datapath = "netdev",
+        datapath: Datapath = "netdev",
         may_have: Iterable[str] = (),
     ) -> None:
         """Database with the bridge in it, then the daemon, which finds it at its first look.
 
         Args:
-            ports: their names and columns (`database.row`), the DUT's first.
+            ports: their names and columns (`row`), the DUT's first.
             settings: `KEY=VALUE` of the daemon's other_config.
             cpus: of the daemon's threads that do not place themselves.
             env: of both programs.
@@ -78,7 +136,7 @@ class Ovs(Instance):
         socket = f"punix:{self._path('db.sock')}"
         self._begin(_DATABASE, [self.build.ovsdb_server, path, f"--remote={socket}"], env)
         self._wait_for_database()
-        self.transact(*database.bridge(BRIDGE, ports, [f"other_config:{item}" for item in settings], datapath))
+        self.transact(*bridge(BRIDGE, ports, [f"other_config:{item}" for item in settings], datapath))
         self._begin(_DAEMON, [self.build.vswitchd, f"unix:{self._path('db.sock')}"], env, cpus)
         self._wait_until_configured()
 
@@ -152,7 +210,7 @@ class Ovs(Instance):
         socket = self.dut.rundir / "db.sock"
         results = self._asked(lambda: self.host.ask_socket(socket, "transact", "Open_vSwitch", *operations))
         for each in results:
-            if each and each.get("error") not in (None, database.TIMED_OUT):
+            if each and each.get("error") not in (None, TIMED_OUT):
                 raise PointFailed(f"{self.name}: database: {each['error']}: {each.get('details', '')}")
         return list(results)
 
@@ -203,9 +261,130 @@ class Ovs(Instance):
     def _wait_until_configured(self) -> None:
         """Until the daemon has taken over what the database had at its start."""
         self.until(
-            lambda: self.transact(database.CONFIGURED)[0].get("error") != database.TIMED_OUT,
+            lambda: self.transact(CONFIGURED)[0].get("error") != TIMED_OUT,
             self.timeout_s,
             "its configuration",
         )
         for name, error in self.port_errors().items():
             raise PointFailed(f"{self.name}: port {name}: {error}")
+
+
+# Where the netdev datapath met frames, by its threads' own counters.
+#
+# Up to 3.x `pmd-stats-show` has all threads; 4.0 has `pmd-perf-show` in its place. Both print some sums as means, which
+# are exact to their last digit since the last `pmd-stats-clear` only: so the counters are cleared where they are read,
+# and summed here. The time of upcalls is not read: it is counted with `pmd-perf-metrics` only, which costs frames.
+
+_SHOWS = ("dpif-netdev/pmd-stats-show", "dpif-netdev/pmd-perf-show")
+_CLEAR = "dpif-netdev/pmd-stats-clear"
+#: What lines begin with, in small letters -> field of `ThreadLookups`: of `pmd-stats-show`, of `pmd-perf-show`.
+_STATS = {
+    "packets received": "frames", "packet recirculations": "recirculated", "phwol hits": "hardware",
+    "simple match hits": "simple", "emc hits": "emc", "smc hits": "smc", "megaflow hits": "megaflow",
+    "avg. subtable lookups per megaflow hit": "", "miss with success upcall": "upcalls",
+    "miss with failed upcall": "lost",
+}  # fmt: skip
+_PERF = {
+    "rx packets": "frames", "datapath passes": "", "phwol hits": "hardware", "simple match hits": "simple",
+    "emc hits": "emc", "smc hits": "smc", "megaflow hits": "megaflow", "upcalls": "upcalls", "lost upcalls": "lost",
+}  # fmt: skip
+#: Of threads that poll, where they had a frame.
+_CYCLES = {"idle cycles": "idle", "processing cycles": "cycles"}
+_PERF_CYCLES = {"used tsc cycles": ""}
+_NOT_READ = {
+    "avg. datapath passes per packet", "mfex opt hits", "avg. packets per output batch", "avg cycles per packet",
+    "avg processing cycles per packet", "iterations", "idle iterations", "busy iterations", "sleep iterations",
+    "sleep time (us)", "tx packets", "tx batches",
+}  # fmt: skip
+_KNOWN = {*_STATS, *_PERF, *_CYCLES, *_PERF_CYCLES, *_NOT_READ}
+_JUST_CLEARED = "Measurement duration: 0.000 s"
+#: How often it is looked for another, and the pause before.
+_LOOKS, _LOOK_S = 5, 0.002
+_THREAD = re.compile(r"(?:pmd thread.* core_id (\d+)|main thread.*):")
+_LINE = re.compile(r" +(?:- )?([A-Za-z. ()]+?): *(\d[\d.]*)(?: +(\(.*\)))?")
+#: Above each thread of `pmd-perf-show`.
+_ABOVE = re.compile(r"Time: [\d:.]+|Measurement duration: [\d.]+ s|\s*")
+
+
+class LookupCounts:
+    """Of one daemon, since it was started: cleared there, summed here."""
+
+    def __init__(self) -> None:
+        self._show: str | None = None
+        self._sums: dict[str, dict[str, float]] = {}
+
+    def read(self, ask: Callable[[str], str]) -> dict[str, dict[str, dict[str, float]]]:
+        """`LOOKUPS`: thread -> fields of `ThreadLookups` up to now, of threads that have had a frame.
+
+        No thread of a daemon that has none of the commands.
+        """
+        if self._show is None:
+            commands = set(ask("list-commands").split())
+            self._show = next((show for show in _SHOWS if {show, _CLEAR} <= commands), "")
+        threads = parse_threads(self._shown(ask)) if self._show else {}
+        if threads:
+            ask(_CLEAR)
+        for thread, found in threads.items():
+            if found.frames:
+                sums = self._sums.setdefault(thread, {})
+                for key, value in found.model_dump(exclude_none=True).items():
+                    sums[key] = round(sums.get(key, 0) + value, 3)
+        return {LOOKUPS: {thread: dict(sums) for thread, sums in self._sums.items()}}
+
+    def _shown(self, ask: Callable[[str], str]) -> str:
+        """`pmd-perf-show` leaves out a thread in the millisecond in which it has cleared its counters."""
+        for _ in range(_LOOKS):
+            text = ask(self._show or "")
+            if _JUST_CLEARED not in text:
+                break
+            time.sleep(_LOOK_S)
+        return text
+
+
+def parse_threads(text: str) -> dict[str, ThreadLookups]:
+    """`core 1`, or `main` -> what it counted, of either command.
+
+    Raises:
+        PointFailed: a line is not understood, or a thread that had frames lacks one.
+    """
+    blocks: dict[str, dict[str, tuple[float, str]]] = {}
+    thread = ""
+    for line in text.splitlines():
+        if named := _THREAD.fullmatch(line):
+            thread = f"core {named[1]}" if named[1] else "main"
+            blocks[thread] = {}
+        elif (read := _LINE.fullmatch(line)) and thread and (label := read[1].lower()) in _KNOWN:
+            blocks[thread][label] = float(read[2]), read[3] or ""
+        elif not _ABOVE.fullmatch(line):
+            raise PointFailed(f"Open vSwitch: counters of its threads: line not understood: {line.strip()!r}")
+    return {thread: _counted(thread, lines) for thread, lines in blocks.items()}
+
+
+def _counted(thread: str, lines: dict[str, tuple[float, str]]) -> ThreadLookups:
+    if not lines:  # just cleared
+        return ThreadLookups()
+    perf = "rx packets" in lines
+    fields = {**_PERF, **_PERF_CYCLES} if perf else {**_STATS, **_CYCLES}
+    frames, _ = lines.get("rx packets", lines.get("packets received", (None, "")))
+    lacking = [label for label in fields if label not in lines and (thread != "main" or "cycles" not in label)]
+    if frames is None or (frames and lacking):
+        raise PointFailed(f"Open vSwitch: counters of its threads: {thread} has no {lacking[0]!r}")
+    if not frames:
+        return ThreadLookups()
+    found = {field: lines[label][0] for label, field in fields.items() if field and label in lines}
+    if perf:
+        found["recirculated"] = lines["datapath passes"][0] - frames
+        found["subtables"] = round(_mean(lines, "megaflow hits", "subtbl lookups/hit") * found["megaflow"])
+        if thread != "main":
+            found["cycles"] = _mean(lines, "rx packets", "cycles/pkt") * frames
+            found["idle"] = max(0.0, lines["used tsc cycles"][0] - found["cycles"])
+    else:
+        found["subtables"] = round(lines["avg. subtable lookups per megaflow hit"][0] * found["megaflow"])
+    return ThreadLookups(**found)
+
+
+def _mean(lines: dict[str, tuple[float, str]], label: str, what: str) -> float:
+    mean = re.search(rf"([\d.]+) {what}", lines[label][1])
+    if mean is None:
+        raise PointFailed(f"Open vSwitch: counters of its threads: no {what} in {label}: {lines[label][1]!r}")
+    return float(mean[1])

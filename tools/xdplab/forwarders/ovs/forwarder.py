@@ -29,11 +29,10 @@ from xdplab.forwarders.ovs.builds import (
     missing,
 )
 from xdplab.forwarders.ovs.changes import OvsChanges, no_further_queue
-from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
-from xdplab.forwarders.ovs.database import Datapath
+from xdplab.forwarders.ovs.daemon import BRIDGE, Datapath, Ovs
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, OvsDpdkOptions, OvsKey, OvsOptions, UserspaceOptions, keys
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, rules, rules_met, set_up, tables
-from xdplab.forwarders.ovs.threads import MainThread, PmdThreads
+from xdplab.forwarders.ovs.readback import MainThread, PmdThreads
 from xdplab.forwarders.ovs.topologies import BY_MAIN_THREAD, LINKS, ON_LINKS, Topology, topology_of
 from xdplab.forwarders.process import InstanceForwarder
 from xdplab.hosts import Host
@@ -133,7 +132,7 @@ class OvsForwarder(InstanceForwarder[OvsOptionsT, Ovs], Counting, Changing):
         return [*self.daemon_settings(dut), *threads.settings, *self.columns(dut.host, "Open_vSwitch")]
 
     def _raw(self, place: str, before: str = "") -> list[str]:
-        """The same of raw options; quoted, because `database.row` takes what is quoted for a text as it is."""
+        """The same of raw options; quoted, because `row` of `daemon` takes what is quoted for a text as it is."""
         return [f"{before}{name}={json.dumps(value)}" for name, value in self.options.raw_of(place).items()]
 
     def build_gap(self, host: Host) -> str | None:

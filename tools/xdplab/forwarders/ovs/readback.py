@@ -7,12 +7,54 @@ Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netd
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from xdplab.forwarders.ovs.daemon import Ovs
-from xdplab.forwarders.scrape import Line
-from xdplab.model import Model, PointFailed
+from xdplab.forwarders.ovs.options import PmdOptions, cpu_set
+from xdplab.model import CpuLayout, Model, PointFailed
+
+# What programs print, as tables of lines with their fields: a line that has changed its form is an error.
+
+
+@dataclass(frozen=True)
+class Line:
+    """A kind of line in a program's output."""
+
+    #: The program or its command, for messages.
+    source: str
+    #: Regular expression of what such a line begins with.
+    begin: str
+    #: Regular expression of the rest; its named groups are the fields.
+    fields: str
+
+    def read(self, line: str) -> dict[str, str | None] | None:
+        """Its fields; None: another kind of line.
+
+        Raises:
+            PointFailed: it begins so, and a field is missing.
+        """
+        if not re.match(self.begin, line):
+            return None
+        found = re.fullmatch(self.begin + self.fields, line.rstrip())
+        if found is None:
+            raise PointFailed(f"{self.source}: line not understood: {line.strip()!r}")
+        return found.groupdict()
+
+    def each(self, text: str) -> Iterator[dict[str, str | None]]:
+        return (found for line in text.splitlines() if (found := self.read(line)) is not None)
+
+    def one(self, text: str) -> dict[str, str | None]:
+        """Fields of the first such line.
+
+        Raises:
+            PointFailed: there is none.
+        """
+        for found in self.each(text):
+            return found
+        raise PointFailed(f"{self.source}: no line that begins with {self.begin.strip()!r}")
+
 
 #: The command of our patches; a build is asked for it like for the key of an option.
 SHOW = "netdev-afxdp/show"
@@ -140,3 +182,62 @@ def misses(dump_tables: str) -> dict[str, int]:
         missed = int(read[1]) - int(read[2]) if read else missed
         found[f"no rule of table {number}:"] = missed
     return found
+
+
+# Which threads of Open vSwitch's daemon forward, and on which CPUs.
+
+
+class MainThread:
+    """The daemon's main thread: it sleeps in poll() between frames."""
+
+    def __init__(self, layout: CpuLayout) -> None:
+        #: CPUs of the daemon's threads that do not place themselves.
+        self.daemon_cpus: tuple[int, ...] = (layout.forwarder,)
+        #: `KEY=VALUE` of the daemon.
+        self.settings: list[str] = []
+
+    def refusal(self) -> str | None:
+        """None, or why its CPUs cannot be used here."""
+        return None
+
+    def forwarding(self, ovs: Ovs) -> dict[int, int]:
+        """Thread -> process of those that forward."""
+        return {pid: pid for pid in ovs.pids}
+
+    def misplaced(self, places: Iterable[RxqPlace]) -> str | None:
+        """None, or which queue is polled elsewhere than `rxq_affinity` says."""
+        return None
+
+
+class PmdThreads(MainThread):
+    """Threads that poll, which place themselves; the daemon's others keep house."""
+
+    def __init__(self, options: PmdOptions, layout: CpuLayout) -> None:
+        self._options = options
+        self._layout = layout
+        spare = (layout.tester_tx, layout.dut_napi, layout.tester_rx)
+        self._allowed = (layout.forwarder, *(cpu for cpu in layout.housekeeping if cpu not in spare))
+        self._cpus = cpu_set(options.pmd_cpus) if options.pmd_cpus else self._allowed[: options.pmd_cores or 1]
+        self.daemon_cpus = layout.housekeeping
+        self.settings = [f"pmd-cpu-mask={sum(1 << cpu for cpu in self._cpus):#x}"]
+
+    def refusal(self) -> str | None:
+        """The CPUs must be there, and be neither the tester's nor NAPI's."""
+        asked = self._options
+        if len(self._cpus) >= (asked.pmd_cores or 1) and set(self._cpus) <= set(self._allowed):
+            return None
+        wanted = f"pmd_cpus={asked.pmd_cpus}" if asked.pmd_cpus else f"pmd_cores={asked.pmd_cores}"
+        return (
+            f"{wanted}: PMD threads may use CPU {'/'.join(map(str, self._allowed))} here, "
+            f"the others are taken ({self._layout.describe()})"
+        )
+
+    def forwarding(self, ovs: Ovs) -> dict[int, int]:
+        return ovs.threads(r"^pmd-c")
+
+    def misplaced(self, places: Iterable[RxqPlace]) -> str | None:
+        wanted = dict(pair.split(":") for pair in re.split("[+,]", self._options.rxq_affinity or "") if pair)
+        for place in places:
+            if wanted.get(str(place.queue), str(place.core)) != str(place.core):
+                return f"queue {place.queue} of {place.port} is polled on CPU {place.core}"
+        return None

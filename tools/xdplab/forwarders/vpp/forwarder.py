@@ -18,8 +18,7 @@ from xdplab.forwarders.vpp.changes import VppChanges
 from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.options import VppOptions
 from xdplab.forwarders.vpp.pipelines import PIPELINES
-from xdplab.forwarders.vpp.process import Interface, Vpp
-from xdplab.forwarders.vpp.program import OLDEST, find_vpp, installed_version, numbers
+from xdplab.forwarders.vpp.process import OLDEST, Interface, Vpp, find_vpp, installed_version, numbers
 from xdplab.hosts import Host, SshHost
 from xdplab.model import PointFailed, Unsupported
 from xdplab.model.plugins import lacking

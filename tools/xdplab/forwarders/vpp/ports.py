@@ -17,8 +17,7 @@ from xdplab.forwarders.vpp.options import (
     VppDpdkOptions,
     VppOptions,
 )
-from xdplab.forwarders.vpp.process import Interface
-from xdplab.forwarders.vpp.program import numbers
+from xdplab.forwarders.vpp.process import Interface, numbers
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import driver, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported

@@ -13,7 +13,7 @@ from typing import Any
 from xdplab.forwarders.vpp import segment
 from xdplab.forwarders.vpp.control import REPLY_TIMEOUT_S, VppControl, papi_client
 from xdplab.hosts.base import Conversation, Host
-from xdplab.hosts.ssh_deploy import program_zip
+from xdplab.hosts.ssh_link import program_zip
 from xdplab.model import PointFailed
 
 #: Python's start on a slow host, and the longest that a statistic is waited for.

@@ -8,7 +8,7 @@ from xdplab.forwarders.work import prefixes, sides
 from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts.kernel import is_veth
 from xdplab.model import Model, StreamSpec, validated
-from xdplab.model.functions import MODE_OPTIONS, NfFunction, NfPoint, NfTraffic
+from xdplab.model.pipeline import MODE_OPTIONS, NfFunction, NfPoint, NfTraffic
 
 #: By workload, flows that a firewall denies, in percent; `mixed` has its own.
 _DENIED: dict[NfTraffic, int] = {"dropped": 100, "pass-through": 0, "local": 0, "web": 100, "job": 100}

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import ClassVar, get_args
 
-from xdplab.analysis.tables.columns import figure_column
+from xdplab.analysis.columns import figure_column
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import mode_in_use, mode_name
 from xdplab.hosts.kernel import CpuUse, cpu_use, link_mtu

@@ -13,8 +13,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from xdplab.analysis.columns import LOAD_COLUMNS, figure_column
 from xdplab.analysis.compare import compare_points, corrected
-from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column
 from xdplab.analysis.words import ratio_text, verdict
 from xdplab.forwarders import Dut
 from xdplab.forwarders.base import NewFlows

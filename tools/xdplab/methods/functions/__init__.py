@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from xdplab.analysis.answers.ranking import Contender
-from xdplab.analysis.tables.columns import figure_column, range_columns
+from xdplab.analysis.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.measure.figure import Figure, TrialFigures
@@ -41,7 +41,7 @@ from xdplab.model import (
     TrialRecord,
 )
 from xdplab.model.design import Scalar
-from xdplab.model.functions import NfPoint
+from xdplab.model.pipeline import NfPoint
 from xdplab.testbed import Port
 
 #: Traffic that is for a program on the function's core, and comes in at its one port.

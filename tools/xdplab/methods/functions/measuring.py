@@ -21,7 +21,7 @@ from xdplab.methods.shared.counting import DRAIN_S, UNDER_WAY_S, RateRecord
 from xdplab.methods.shared.servers import REQUESTS
 from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
 from xdplab.model.base import Shown
-from xdplab.model.functions import NfTraffic
+from xdplab.model.pipeline import NfTraffic
 from xdplab.testbed import Port
 
 ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6)

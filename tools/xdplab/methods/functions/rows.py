@@ -19,7 +19,7 @@ from xdplab.methods.shared.counting import MPPS, CountingMethod
 from xdplab.methods.shared.curve import Curve, Rung
 from xdplab.model import Model
 from xdplab.model.digits import number_of, significant
-from xdplab.model.functions import NfMode, NfPoint, NfTraffic
+from xdplab.model.pipeline import NfMode, NfPoint, NfTraffic
 from xdplab.model.published import Published
 
 # The modes of a network function in order of throughput: ours, the published one, and how far both agree.

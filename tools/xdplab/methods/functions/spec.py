@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from xdplab.measure.figure import PointFigures
 from xdplab.model import ForwarderSpec, MethodSpec
-from xdplab.model.functions import KEEP_ADDRESSES, TABLES, NfFunction, NfMode, NfPoint, NfTraffic
+from xdplab.model.pipeline import KEEP_ADDRESSES, TABLES, NfFunction, NfMode, NfPoint, NfTraffic
 from xdplab.model.published import Published
 
 Entries = Annotated[int, Field(ge=1, le=1_000_000)]

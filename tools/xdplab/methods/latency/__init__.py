@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.analysis.tables.columns import LOAD_COLUMNS, kpps, lost
+from xdplab.analysis.columns import LOAD_COLUMNS, kpps, lost
 from xdplab.measure.figure import CPU, P50, P99, Figure
 from xdplab.measure.method import Method, Session
 from xdplab.measure.page import Column, Page, Section

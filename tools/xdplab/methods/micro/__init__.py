@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from xdplab.analysis.tables.columns import figure_column, range_columns
+from xdplab.analysis.columns import figure_column, range_columns
 from xdplab.forwarders import Dut, Forwarder, make_forwarder
 from xdplab.forwarders.base import frames_received, in_role
 from xdplab.hosts.kernel import link_counters

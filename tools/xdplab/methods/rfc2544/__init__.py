@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdplab.analysis.columns import LOAD_COLUMNS, figure_column, kpps
 from xdplab.analysis.doubts import of_pause
-from xdplab.analysis.tables.columns import LOAD_COLUMNS, figure_column, kpps
 from xdplab.measure.figure import CPU, P50, P99, Figure, LimitedBy, TrialFigures
 from xdplab.measure.measured import RepetitionFigures
 from xdplab.measure.method import Method, Part, Session

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.analysis.tables.columns import figure_column
+from xdplab.analysis.columns import figure_column
 from xdplab.forwarders import Forwarder, make_forwarder
 from xdplab.forwarders.base import in_role
 from xdplab.forwarders.xsk.forwarder import XskRole

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from xdplab.model.base import Model, Shown, validated
 from xdplab.model.errors import InputError
-from xdplab.model.functions import NfMode
+from xdplab.model.pipeline import NfMode
 
 Stage = Literal["driver", "stack", "complete"]
 Span = Annotated[tuple[float, ...], Field(min_length=2, max_length=2)]

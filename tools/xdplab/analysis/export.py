@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from xdplab.analysis.columns import datapath_columns, figure_text, finite, new_flow_columns, own_columns
 from xdplab.analysis.doubts import doubts_of_one
-from xdplab.analysis.tables.columns import datapath_columns, figure_text, finite, new_flow_columns, own_columns
 from xdplab.measure import Column, Figure, Method, figure, make_method
 from xdplab.measure.point import PointSummary
 from xdplab.model import InputError, Model, RunRecord

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""What tables, JSON, CSV and exports say of points."""

@@ -14,12 +14,12 @@ from lab.ovs_host import ALL_KEYS, CONFIG, OvsHost
 from lab.records import result, stream
 
 from xdplab.forwarders import Dut
+from xdplab.forwarders.options import SocketOptions
 from xdplab.forwarders.ovs.readback import busy_polling
 from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
 from xdplab.measure import make_method
 from xdplab.model import CpuLayout, Path as Way, StudySpec, Unsupported, validated
-from xdplab.model.socket_options import SocketOptions
 from xdplab.testers.xsk import XskTester
 
 NAPI = 8253

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from lab.command import Done
 
-from xdplab.cli.lab.cabling import End, roles_of
 from xdplab.cli.lab.look import (
     Card,
+    End,
     Proposal,
     Senders,
     Topology,
@@ -21,6 +21,7 @@ from xdplab.cli.lab.look import (
     none_offered,
     offered,
     propose,
+    roles_of,
     senders,
     topology,
 )

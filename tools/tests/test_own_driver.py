@@ -16,7 +16,7 @@ from lab.pci import BUS, Card, PciHost
 
 from xdplab.forwarders import Dut, make_forwarder, plain_name
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.dpdk.vdev import VdevOptions
+from xdplab.forwarders.dpdk import VdevOptions
 from xdplab.hosts import Host
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import CpuLayout, ForwarderSpec, InputError, Path, TrafficSpec, Unsupported, XdplabError, plugins

@@ -13,7 +13,7 @@ from lab.startup import sections
 from lab.studies import study
 
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.dpdk.vdev import VdevOptions
+from xdplab.forwarders.dpdk import VdevOptions
 from xdplab.forwarders.vpp.options import AF_XDP, VppAfxdpOptions
 from xdplab.forwarders.vpp.ports import with_raw
 from xdplab.forwarders.vpp.process import rendered

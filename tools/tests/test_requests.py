@@ -12,9 +12,9 @@ from xdplab.measure import make_method
 from xdplab.methods.shared.counting import first_frames
 from xdplab.model import InputError, Path, StreamSpec, StudySpec, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.study import Names, unusual
-from xdplab.runner import look, make_plan
+from xdplab.runner import make_plan
 from xdplab.runner.plan import Plan
-from xdplab.runner.ports import tester_ports_of
+from xdplab.runner.ports import _until_through, tester_ports_of
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import make_tester
 from xdplab.testers.packets import headers_of
@@ -119,7 +119,7 @@ def test_a_program_of_the_user_s_is_looked_at_and_proven_with_it() -> None:
     method = make_method(study(method={"name": "micro", "workloads": ["rxdrop"]}).method)
     ready: Any = SimpleNamespace(**{**vars(program), "ineffective": lambda: None})
     for step in (
-        partial(look._until_through, point, program, send),
+        partial(_until_through, point, program, send),
         partial(first_frames, session),
         partial(method.prove, SimpleNamespace(**{**vars(session), "forwarder": ready})),
         partial(method.measure, session, point.traffic),

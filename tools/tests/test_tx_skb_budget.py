@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from xdplab.forwarders import Dut
+from xdplab.forwarders.options import SocketOptions
 from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.hosts import LocalHost
 from xdplab.model import CpuLayout, Path as Way
-from xdplab.model.socket_options import SocketOptions
 from xdplab.testbed import Port
 from xdplab.testbed.base import ports_of_path
 from xdplab.testers.xsk import XskTester

@@ -14,7 +14,7 @@ import pytest
 from nic.guest.cards import HOST, Pair, applied, changes, context, state
 from nic.guest.test_3_suite import STUDY, CardTestbed
 from xdplab.forwarders.base import mode_name
-from xdplab.forwarders.dpdk.testpmd import PROGRAM
+from xdplab.forwarders.dpdk import PROGRAM
 from xdplab.forwarders.ovs.forwarder import OvsDpdk
 from xdplab.model import StudySpec, TrialRecord, validated
 from xdplab.results import RunFolder

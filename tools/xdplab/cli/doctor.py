@@ -10,7 +10,7 @@ from collections.abc import Callable
 from xdplab.app import Prepared, survey
 from xdplab.cli.doctor_host import Check, check, host_checks, hugepages, kernel, patched_ovs, tap, trex, vpp
 from xdplab.cli.doctor_ports import cable_checks, port_checks, setting_checks
-from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.dpdk import PROGRAM as TESTPMD
 from xdplab.forwarders.ovs.builds import PATCHED, how_to_make
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.hosts import LocalHost

@@ -4,7 +4,7 @@
 import time
 from typing import Literal
 
-from xdplab.forwarders.dpdk.testpmd import PROGRAM as TESTPMD
+from xdplab.forwarders.dpdk import PROGRAM as TESTPMD
 from xdplab.forwarders.ovs.builds import PATCHED, build_facts, find_build, how_to_send, missing
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.forwarders.vpp.process import find_vpp, installed_version

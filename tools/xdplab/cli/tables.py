@@ -240,7 +240,7 @@ def compare_named(runs: Sequence[str], results: Path, as_json: bool, page: Path 
     elif trend:
         print(trend_table((each.forwarder, each.metric, each.stretches) for each in trend))
     if page is not None:
-        from xdplab.report.between import write_comparison
+        from xdplab.report.html import write_comparison
 
         write_comparison(page, reference, tables, trend, once)
         print(page, file=sys.stderr if as_json else sys.stdout)

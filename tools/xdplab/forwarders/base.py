@@ -84,7 +84,7 @@ class Forwarder(ABC, Generic[OptionsT]):
     options_model: ClassVar[type[Model]] = NoOptions
     #: True when it transmits by XDP redirect, which a veth peer accepts only with NAPI on.
     redirects: bool = False
-    #: True when that is not known before a run has looked (`runner/look.py`).
+    #: True when that is not known before a run has looked (`runner/ports.py`).
     redirects_unknown: bool = False
     #: True when it forwards from A to C only.
     one_way: bool = False

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offloads, private flags and MTU of the forwarder's ports; interrupt coalescing and pause frames of their cards."""
+"""Offloads, private flags and MTU of the forwarder's ports; interrupt coalescing and pause frames of their cards.
+
+Interrupt coalescing (`ethtool -c`, `-C`): how long and for how many frames a card holds an interrupt back. Pause frames
+(IEEE 802.3x, `ethtool -a`, `-A`): a full receiver stops the sender, and no frame is lost for that.
+"""
 
 import re
 from typing import Any, ClassVar
@@ -107,7 +111,7 @@ class Mtu(PortFileKnob):
             host.write(ipv6_switch(name), "1")
 
 
-# Interrupt coalescing (`ethtool -c`, `-C`): how long and for how many frames a card holds an interrupt back.
+# Interrupt coalescing.
 
 
 class _Coalesce(NumberKnob):
@@ -149,7 +153,7 @@ CoalesceAdaptiveRx = _Adaptive.called("coalesce_adaptive_rx", half="RX")
 CoalesceAdaptiveTx = _Adaptive.called("coalesce_adaptive_tx", half="TX")
 
 
-# Pause frames (IEEE 802.3x, `ethtool -a`, `-A`): a full receiver stops the sender, and no frame is lost for that.
+# Pause frames.
 
 _FIELDS = {"autoneg": "Autonegotiate", "rx": "RX", "tx": "TX"}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPU serves a card's interrupts, and NAPI settings of ports (Documentation/networking/napi.rst).
+"""Which CPU serves a card's interrupts, the forwarder's or one apart from it; NAPI settings of the forwarder's ports.
 
-Those of NAPI are live on veth with NAPI on.
+Those of NAPI (Documentation/networking/napi.rst) are live on veth with NAPI on.
 """
 
 import re
@@ -115,7 +115,7 @@ def irq_cpus(host: Host, ifname: str) -> str:
     return " ".join(host.read(_FILE.format(irq)).strip() for irq in interrupts(host, ifname))
 
 
-# NAPI settings of the forwarder's ports (Documentation/networking/napi.rst). They are live on veth with NAPI on.
+# NAPI settings.
 
 #: A closed zero-copy socket leaves its queue some time later; virtio_net then waits for the lock that a writer of
 #: `threaded` holds, who waits for it: both hang for good (Linux 7.2).

@@ -17,18 +17,18 @@ from xdplab.analysis.columns import cells_of, side_tables
 from xdplab.analysis.documents import reproduction
 from xdplab.analysis.doubts import of_pause
 from xdplab.analysis.run import Run, rule_differences
-from xdplab.analysis.runs import overhead
+from xdplab.analysis.runs import Trend, environments, overhead
 from xdplab.analysis.sweep import Importance
 from xdplab.analysis.sweep.effects import p_words
 from xdplab.analysis.trace import derivation
-from xdplab.measure import Method
+from xdplab.measure import Method, figure
 from xdplab.measure.datapath import offloaded
 from xdplab.measure.distribution import Distribution, distribution, if_enough_samples
 from xdplab.measure.point import PointSummary
 from xdplab.model import RunRecord, TrialRecord, XdplabError
 from xdplab.model.digits import significant
 from xdplab.model.published import published_figure
-from xdplab.report.chart import Axis, Chart, InRow, distribution_chart, row_chart
+from xdplab.report.chart import Axis, Chart, InRow, Series, distribution_chart, row_chart
 from xdplab.report.page import Page, templates
 from xdplab.report.pictures import course, panels, ratio_chart, size_charts, throughput_chart
 from xdplab.results import write_whole
@@ -254,3 +254,57 @@ def _levels(settings: Sequence[Importance]) -> Chart:
         "there; the chance that a table of idle settings names any is below 5 %."
     )
     return row_chart("effect of each level", rows, Axis("ratio to the default", "", log=True), places, note)
+
+
+# The page of `xdplab compare`: what runs share, how it changed over them, and how their machines differ.
+
+
+def write_comparison(
+    path: Path,
+    reference: Run,
+    tables: Sequence[tuple[str, Sequence[Sequence[str]]]],
+    found: Sequence[Trend],
+    runs: Sequence[Run],
+) -> None:
+    """Render into `path`.
+
+    Args:
+        path: of the page.
+        reference: the run that the others are compared with.
+        tables: name of each other run, and its rows (`comparison_rows`).
+        found: trends over all runs.
+        runs: all of them, in the order of their time.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    stepped = sorted(found, key=lambda trend: len(trend.stretches) < 2)  # those with a step come first
+    text = (
+        templates()
+        .get_template("between.html.j2")
+        .render(
+            reference=reference,
+            comparisons=tables,
+            trends=[_trend(each, runs) for each in stepped],
+            environments=environments([(run.name, run.record) for run in runs]),
+        )
+    )
+    path.write_text(text, encoding="utf-8")
+
+
+def _trend(found: Trend, runs: Sequence[Run]) -> dict[str, Any]:
+    """Its chart: a run is a place on the axis, in the order of their time; the mean of each group is a line."""
+    of = figure(found.metric)
+    point = next(each for run in reversed(runs) for each in run.points if each.point_id == found.point_id)
+    settings = "".join(f", {setting}" for setting in point.settings)
+    title = f"{found.forwarder}, {point.path}, {point.size}{settings}: {of.name}"
+    numbers = list(range(1, len(found.runs) + 1))
+    mean, low, high = ([getattr(run, key) / of.per for run in found.runs] for key in ("mean", "low", "high"))
+    groups = [one.mean / of.per for one in found.stretches for _ in range(one.runs)]
+    series = [
+        Series("mean of a run, and its range", numbers, mean, low, high),
+        Series("mean of its group", numbers, groups),
+    ]
+    names = ", ".join(f"{number}: {run.name}" for number, run in zip(numbers, found.runs, strict=True))
+    chart = Chart(title, Axis("run, in the order of their time", ""), Axis(of.name, of.unit), series, note=f"{names}.")
+    return {"title": title, "unit": of.unit, "per": of.per, "chart": chart, "found": found}

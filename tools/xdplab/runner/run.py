@@ -44,9 +44,9 @@ from xdplab.model.study import Scalar
 from xdplab.results import RunFolder, trials_by_point
 from xdplab.runner.calibrations import Calibrations
 from xdplab.runner.environment import capture_environment, completed, resumed
-from xdplab.runner.look import redirects_by_xdp
 from xdplab.runner.low_latency import LowLatency
 from xdplab.runner.plan import Listener, Plan, Repetition, why_alone
+from xdplab.runner.ports import redirects_by_xdp
 from xdplab.runner.recovery import guarded
 from xdplab.runner.refusals import refusals
 from xdplab.runner.session import PointSession, SessionContext

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from xdplab.forwarders.options import SocketOptions
 from xdplab.forwarders.xsk.forwarder import xsk_version
 from xdplab.hosts import Host, Running
 from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.hosts.waiting import said_something
 from xdplab.model import Model, PointFailed, TrialResult, TrialSpec, Unsupported
-from xdplab.model.socket_options import SocketOptions
 from xdplab.testbed import Port, Testbed, TesterPorts
 from xdplab.testers.base import RxChoice, Tester, TesterContext, while_well
 

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import yaml
 
-from xdplab.cli.lab.cabling import End, roles_of
 from xdplab.cli.lab.look import (
     FRAME_BYTES,
     Card,
+    End,
     Proposal,
     Senders,
     cards,
     none_offered,
     offered,
     propose,
+    roles_of,
     senders,
     speed_of,
     topology,

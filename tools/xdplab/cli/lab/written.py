@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
-from xdplab.cli.lab.cabling import End
-from xdplab.cli.lab.look import Card, Proposal, Senders
+from xdplab.cli.lab.look import Card, End, Proposal, Senders
 from xdplab.cli.lab.wanted import LabHosts, Part
 from xdplab.model import InputError
 from xdplab.model.testbed import LINKS, PortRole

@@ -11,11 +11,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from xdplab.forwarders.dpdk.vdev import VdevOptions
-from xdplab.forwarders.options import Key, RawOptions, declared, when_given
+from xdplab.forwarders.dpdk import VdevOptions
+from xdplab.forwarders.options import Key, RawOptions, declared, power_of_two, when_given
 from xdplab.forwarders.ovs.builds import FORMER_NAMES, NAMES, PATCHED, STOCK
 from xdplab.model import Model, NamesProgram
-from xdplab.model.socket_options import power_of_two
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.dpdk.testpmd import MEMORY_MIB, PROGRAM, forwards, not_installed
+from xdplab.forwarders.dpdk import MEMORY_MIB, PROGRAM, forwards, not_installed
 from xdplab.forwarders.ovs.daemon import BRIDGE, Ovs
 from xdplab.forwarders.ovs.pipelines import TUNNEL_ENDS, route_added
 from xdplab.forwarders.pods import ON_VETH, Pods, add_veth, join, mtu_of

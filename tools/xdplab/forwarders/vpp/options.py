@@ -6,10 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from xdplab.forwarders.dpdk.vdev import PortOptions
-from xdplab.forwarders.options import Key, RawOptions
+from xdplab.forwarders.dpdk import PortOptions
+from xdplab.forwarders.options import Key, RawOptions, power_of_two
 from xdplab.model import NamesProgram
-from xdplab.model.socket_options import power_of_two
 
 LEAST_BUFFERS, MOST_BUFFERS = 16384, 1_000_000
 #: Places of keys: the messages that make interfaces, and variables of `vpp/startup.conf.j2`.

@@ -4,7 +4,7 @@
 from typing import Any, ClassVar
 
 from xdplab.forwarders.base import Dut, sockets_in_use
-from xdplab.forwarders.dpdk.vdev import NOT_HAD
+from xdplab.forwarders.dpdk import NOT_HAD
 from xdplab.forwarders.options import fields
 from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.forwarder import VppForwarder

@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from xdplab.forwarders.base import Counting, Dut, Forwarder, ProbeTarget
+from xdplab.forwarders.options import LATER, SocketOptions
 from xdplab.forwarders.process import EventProcess, InstanceForwarder
 from xdplab.hosts import Host
 from xdplab.hosts.bpf import built, why_not_built
 from xdplab.hosts.kernel import why_no_tx_skb_budget, why_no_zero_copy
 from xdplab.model import Model, PointFailed, Unsupported
-from xdplab.model.socket_options import LATER, SocketOptions
 from xdplab.model.study import OnePortRole
 
 _HUGEPAGE_BYTES = 2 << 20

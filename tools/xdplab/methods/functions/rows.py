@@ -15,8 +15,7 @@ from xdplab.measure.comparison import Comparison
 from xdplab.measure.page import Page, Section
 from xdplab.measure.point import PointSummary
 from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.shared.counting import MPPS, CountingMethod
-from xdplab.methods.shared.curve import Curve, Rung
+from xdplab.methods.shared.counting import MPPS, CountingMethod, Curve, Rung
 from xdplab.model import Model
 from xdplab.model.digits import number_of, significant
 from xdplab.model.pipeline import NfMode, NfPoint, NfTraffic

@@ -20,7 +20,7 @@ from xdplab.measure.point import PointSummary
 from xdplab.methods.rfc2544.figures import FORWARDING_RATE, NDR, PDR, Rfc2544Figures
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.methods.rfc2544.spec import FULL, Clause, Rfc2544Spec, scale_of
-from xdplab.methods.shared.curve import Curve, Rung
+from xdplab.methods.shared.counting import Curve, Rung
 from xdplab.model import Model, Point, RunRecord, StudySpec, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.study import Names

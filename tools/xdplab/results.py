@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run folders: run.json, trials.jsonl (the truth), report.html."""
+"""Run folders: run.json, trials.jsonl (the truth), report.html.
+
+One is read or refused in one line. A trial is on the disk before the next one starts (`append`).
+"""
 
 import contextlib
 import io
@@ -19,8 +22,6 @@ from pydantic import ValidationError
 
 from xdplab.model import SCHEMA_VERSION, InputError, JournalFailed, Model, RunRecord, TrialRecord, plain
 from xdplab.model.base import HEAD_BYTES, READ_BY, read_text, whole_lines
-
-# A run folder on disk, read or refused in one line. A trial is on the disk before the next one starts (`append`).
 
 _M = TypeVar("_M", bound=Model)
 #: Trials that stay in memory once they were read, some 16 KiB each.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keywords for Robot Framework: thin, every keyword is a few calls of `app`."""
+"""Keywords for Robot Framework: thin, every keyword is a few calls of `app`.
+
+One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,9 +30,6 @@ from xdplab.results import RunFolder, find_run
 from xdplab.runner import Listener, Plan
 
 __all__ = ["XdplabLibrary"]
-
-
-# One keyword runs a study; the others ask what came of it. Loops, arithmetic and parsing stay in Python.
 
 
 class RobotListener(Listener):

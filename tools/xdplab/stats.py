@@ -1,5 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals, bounds and levels of numbers: nothing here knows what a frame is."""
+"""Intervals, bounds and levels of numbers: nothing here knows what a frame is.
+
+A ratio over rounds, where it lies, and whether it may be called different from 1.
+
+Each round gives one ratio. The estimate is their geometric mean, its 99 % interval Student's t on their logarithms,
+never narrower than what the measure resolves. `holm_corrected` corrects the comparisons of one table after Holm
+(1979).
+`tools/dev false-alarms` says how often equal things are called different, and real differences found.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +15,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from xdplab.model import Model
-
-# A ratio over rounds, where it lies, and whether it may be called different from 1.
-#
-# Each round gives one ratio. The estimate is their geometric mean, its 99 % interval Student's t on their logarithms,
-# never narrower than what the measure resolves. `holm_corrected` corrects the comparisons of one table after Holm
-# (1979).
-# `tools/dev false-alarms` says how often equal things are called different, and real differences found.
 
 #: One comparison in a hundred may be called different by chance: a report holds many of them.
 CONFIDENCE = 0.99

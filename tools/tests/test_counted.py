@@ -19,7 +19,7 @@ from xdplab.forwarders.ovs.forwarder import OvsForwarder
 from xdplab.forwarders.vpp.forwarder import VppForwarder
 from xdplab.forwarders.xsk.forwarder import XskForwarder, XskOptions
 from xdplab.model import TrialResult, TrialSpec, plugins
-from xdplab.runner.counters import added
+from xdplab.runner.disturbance import added
 from xdplab.runner.session import PointSession
 
 

@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from xdplab.forwarders.ovs.offload import LEFT, OFFLOADED
+from xdplab.forwarders.process import LOOKUPS, NODES, NodeWork, ThreadLookups
 from xdplab.measure.figure import CPU, CPU_IDLE
 from xdplab.measure.measured import Measured
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.digits import percent, significant
-from xdplab.model.lookups import LOOKUPS, NODES, NodeWork, ThreadLookups
 
 _THREADS = TypeAdapter(dict[str, ThreadLookups])
 _GRAPHS = TypeAdapter(dict[str, dict[str, NodeWork]])

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a machine took away during a trial: recorded, shown next to the figures. Whose CPU time its frames took."""
+"""What is read before and after a trial: time that the machine took away, CPU time of its frames, counters."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
+from typing import Any
 
 from xdplab.forwarders import Dut, Forwarder
 from xdplab.hosts.agent.cpu_time import CpuTimes
@@ -218,3 +219,33 @@ def _of_no_thread(use: Use) -> tuple[float | None, float, str]:
     groups = ((getattr(before, key), getattr(after, key)) for key in ("own", "kernel", "others"))
     threads_ns = sum(sum(_grown(old, new).values()) for old, new in groups)
     return max(0.0, busy_ns - threads_ns) / 1e9, _TICK_S * sqrt(2 * len(use.away_s)), ""
+
+
+# What a trial added to counters that were not at zero when it began: of the proof, of trials before it.
+
+
+def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Each number of `after` less that of `before`, at any depth; one that was not there began at zero.
+
+    When one has fallen, its program was restarted meanwhile: all of its numbers are of the time since.
+    """
+    found = _differences(before, after)
+    return _differences({}, after) if any(number < 0 for number in _numbers(found)) else found
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in after.items():
+        if isinstance(value, Mapping):
+            found[key] = _differences(before.get(key, {}), value)
+        elif isinstance(value, int | float):
+            found[key] = value - before.get(key, 0)
+    return found
+
+
+def _numbers(found: Mapping[str, Any]) -> Iterator[float]:
+    for value in found.values():
+        if isinstance(value, Mapping):
+            yield from _numbers(value)
+        else:
+            yield value

@@ -16,7 +16,7 @@ from xdplab.hosts import Host
 from xdplab.hosts.frames import XdpEnds, by_queue, driver_counters, moved, watched
 from xdplab.hosts.kernel import link_counters
 from xdplab.model import Interrupted, LinkLost, TrialResult, TrialSpec, XdplabError
-from xdplab.runner.counters import added
+from xdplab.runner.disturbance import added
 from xdplab.testbed import Port, TesterPorts
 
 #: What a failed proof sends in each direction.

@@ -38,8 +38,7 @@ from xdplab.model import (
     XdplabError,
 )
 from xdplab.model.trial import REPORTED_LOSS, Purpose
-from xdplab.runner.counters import added
-from xdplab.runner.disturbance import between, cpu_time, sender_full, snapshot, taken_away
+from xdplab.runner.disturbance import added, between, cpu_time, sender_full, snapshot, taken_away
 from xdplab.runner.frame_ends import sockets_lost, where_frames_end
 from xdplab.runner.plan import Repetition
 from xdplab.runner.ports import KeptPorts, dut_of, ports_of, tester_ports_of

@@ -11,12 +11,11 @@ from typing import Any, Literal
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.builds import Build, empty_database
-from xdplab.forwarders.process import Instance
+from xdplab.forwarders.process import LOOKUPS, Instance, ThreadLookups
 from xdplab.hosts import Running
 from xdplab.hosts.kernel import datapath_ports, thread_ids
 from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import PointFailed, XdplabError, do_each
-from xdplab.model.lookups import LOOKUPS, ThreadLookups
 
 # Rows of an Open vSwitch's database as operations of RFC 7047 section 5.2, in place of calls of ovs-vsctl.
 #

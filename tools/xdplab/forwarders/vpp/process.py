@@ -14,13 +14,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from xdplab.forwarders.base import Dut
-from xdplab.forwarders.process import Instance
+from xdplab.forwarders.process import NODES, Instance
 from xdplab.forwarders.vpp.control import VppAway, VppControl
 from xdplab.hosts import Host, shared_memory
 from xdplab.hosts.kernel import thread_ids
 from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import InputError, NotThere, PointFailed, Unsupported, do_each
-from xdplab.model.lookups import NODES
 from xdplab.tools import project_root
 
 _START_TIMEOUT_S = 20.0

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from xdplab.analysis.answers.pipelines import answer_by, headline
+from xdplab.analysis.answers.answer import answer_by, headline
 from xdplab.forwarders.changes import FIRST_FRAME
 from xdplab.measure.comparison import Answer
 from xdplab.measure.figure import CountedFigures, Figure

@@ -258,7 +258,7 @@ class TestbedLock:
         )
 
     def forget_ports(self, ports: Collection[str], titles: Mapping[str, str]) -> None:
-        """Of ports that are gone nothing is put back; nor of the forwarder's host without them.
+        """Nothing is put back any more on ports that are gone, nor on the forwarder's host without them.
 
         `titles`: role -> interface of the testbed file, for state files that have no names.
 
@@ -269,7 +269,8 @@ class TestbedLock:
             there = f"only on {', '.join(sorted(self.roles))}" if self.roles else "nor on another port"
             raise InputError(f"{self._title}: --forget {unknown[0]}: nothing is to be put back on it, {there}")
         state = self.state()
-        gone = [name for role, name in {**titles, **state.get("ifnames", {})}.items() if role in ports]
+        of_forwarder = {*ports} & {*state.get("settings_ports", ())}
+        gone = [name for role, name in {**titles, **state.get("ifnames", {})}.items() if role in of_forwarder]
         for key in ("ports", "cards", "own_settings"):
             state[key] = {role: saved for role, saved in state.get(key, {}).items() if role not in ports}
         state["settings_ports"] = [role for role in state.get("settings_ports", ()) if role not in ports]

@@ -168,6 +168,25 @@ def test_cards_come_back_before_their_interfaces_are_looked_for(
     assert not TestbedLock("lab").changed
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_card_that_cannot_come_back_leaves_the_other_with_who_has_it_when_it_is_tried_again(
+    machines: dict[str, Machine], monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    killed_run()
+    TestbedLock("lab").remember(cards={"b0": {"ifname": "p0"}, "b1": {"ifname": "p1"}})
+    asked = []
+
+    def give_back(lock: TestbedLock, host: Any, *, ask: bool = False) -> list[str]:
+        asked.append(ask)
+        raise XdplabError("dut: b0: driver igb_uio has it by now; dut: b1: igb does not take it")
+
+    monkeypatch.setattr(cards, "give_back", give_back)
+    with pytest.raises(XdplabError, match="igb does not take it"):
+        recover(SPEC, force=force)
+    assert len(asked) > 1
+    assert {*asked} == {not force}
+
+
 def test_cards_of_a_host_that_was_rebooted_are_the_kernels(machines: dict[str, Machine]) -> None:
     killed_run()
     TestbedLock("lab").remember(cards={"b0": {"ifname": "p0"}})
@@ -365,6 +384,17 @@ def test_what_a_run_set_on_the_port_that_stays_is_put_back_when_the_other_is_for
     assert "napi_defer_hard_irqs back to {'p0': '0'}" in recover(SPEC, forget=["b1"])
     assert [machines["dut"].files[file.format(name)] for name in ("p0", "p1")] == ["0", "3"]
     assert not TestbedLock("lab").path.exists()
+
+
+def test_a_port_that_is_forgotten_takes_no_setting_of_another_host_s_with_it(machines: dict[str, Machine]) -> None:
+    """a0 and b0 are interfaces of one name."""
+    killed_run()
+    file = "/sys/class/net/p0/napi_defer_hard_irqs"
+    machines["dut"].files[file] = "3"
+    found, was_set = ({"napi_defer_hard_irqs": {"p0": value}} for value in "03")
+    TestbedLock("lab").remember(settings=found, settings_set=was_set, settings_ports=["b0"])
+    recover(SPEC, forget=["a0"])
+    assert machines["dut"].files[file] == "0"
 
 
 def test_settings_of_this_machine_are_not_put_back_after_its_reboot(monkeypatch: pytest.MonkeyPatch) -> None:

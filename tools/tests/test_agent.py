@@ -312,7 +312,6 @@ def test_what_runs_on_hosts_needs_no_newer_python_than_3_9() -> None:
     for path in [*folder.glob("*.py"), *beside]:
         tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
         for node in ast.walk(tree):
-            assert not isinstance(node, ast.Match), path
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
                 assert not node.keywords, f"{path}:{node.lineno}: zip(strict=) is of Python 3.10"
         annotations = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
@@ -343,7 +342,7 @@ def test_kernels_before_6_15_tell_queues_of_af_xdp_sockets_by_sock_diag(monkeypa
     [
         ("", "", True),
         (os.uname().machine, "2.99", True),
-        (os.uname().machine, "", True),
+        (os.uname().machine, "", False),
         (os.uname().machine, "2.1", False),
         ("riscv128", "2.99", False),
     ],
@@ -357,9 +356,9 @@ def test_a_program_for_a_newer_c_library_is_refused_before_it_is_copied(
     if runs:
         assert bpf.built("xdpgen", host) == "/there"  # type: ignore[arg-type]
         return
-    with pytest.raises(
-        Unsupported, match=rf"^B: it has {machine}, glibc {glibc}; true of this machine needs \S+, glibc 2"
-    ):
+    has = f"it has glibc {glibc}" if glibc == "2.1" else "it has another C library than glibc"
+    says = f"its processor is {machine}" if machine == "riscv128" else has
+    with pytest.raises(Unsupported, match=rf"^B: {says}; true of this machine "):
         bpf.built("xdpgen", host)  # type: ignore[arg-type]
     assert copied == []
 

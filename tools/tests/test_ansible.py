@@ -82,9 +82,15 @@ def test_a_host_that_trex_is_started_on_gets_what_its_scripts_and_the_filter_tak
     for number, role in enumerate(("a0", "c0")):
         data["ports"][role] = {"host": "tester", "trex": number, "speed_mbps": 25000}
     assert inventory(TestbedSpec.model_validate(data))["trex"] == {"hosts": ["tester"]}
-    argv = [project_root() / "ci" / "packages", *variables("trex")["xdplab_package_groups"]]
+    argv = [
+        project_root() / "ci" / "packages",
+        *variables("all")["xdplab_package_groups"],
+        *variables("trex")["xdplab_trex_groups"],
+    ]
     given = set(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
     assert {"ethtool", "nftables", "pciutils"} <= given
+    # a host may be B as well, and a variable of two groups has one value
+    assert variables("trex").keys().isdisjoint(variables("role_b"))
 
 
 def test_host_keys_are_checked_and_nobody_is_asked() -> None:

@@ -16,6 +16,7 @@ import pytest
 from test_agent import Session, folder  # noqa: F401 - a fixture
 
 from xdplab.hosts import Host, LocalHost, Running, SshHost
+from xdplab.hosts.agent.lines import LONGEST
 from xdplab.hosts.ssh_link import AgentError
 from xdplab.model import HostSpec, MissingProgram, XdplabError
 
@@ -72,6 +73,13 @@ def test_a_line_of_many_megabytes(host: Host, log: Path) -> None:
     process = host.converse([sys.executable, "-c", program], log=log)
     process.send("abc")
     assert process.receive(60) == "abc" * 3_000_000
+    process.stop()
+
+
+def test_a_line_without_end_is_an_error(host: Host, log: Path) -> None:
+    process = host.converse(["head", "-c", f"{LONGEST + 1}", "/dev/zero"], log=log)
+    with pytest.raises((OSError, XdplabError), match="a line of more than 30 MiB"):
+        process.receive(60)
     process.stop()
 
 

@@ -137,7 +137,7 @@ def test_it_ends_with_the_first_verdict(results: Path) -> None:
             "fake",
             [],
             125,
-            "^undecided: the base build failed: fake:fail_to_start=true failed",
+            "^undecided: the base failed: fake:fail_to_start=true failed",
         ),
     ],
 )

@@ -220,6 +220,16 @@ def test_a_port_that_is_not_the_kernels_is_not_asked() -> None:
     assert kept.changed == []
 
 
+def test_a_kind_of_setting_with_an_odd_answer_keeps_no_other_from_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def odd(_: str) -> None:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    before = ports.read("lo")
+    kinds = {"features": (odd, None), **{name: kind for name, kind in ports._KINDS.items() if name != "features"}}
+    monkeypatch.setattr(ports, "_KINDS", kinds)
+    assert ports.read("lo") == {name: was for name, was in before.items() if name != "features"}
+
+
 def test_a_driver_with_an_odd_answer_keeps_no_other_setting_from_being_put_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

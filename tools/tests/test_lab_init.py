@@ -334,7 +334,7 @@ def test_a_trex_gets_the_cards_of_the_tester_by_their_address_on_the_bus() -> No
     text = text_of_testbed(given(), roles, found, cpus, senders(None, None, 0), "/opt/trex/v3.08")
     spec = TestbedSpec.model_validate(yaml.safe_load(text))
     assert spec.trex is not None
-    assert (spec.trex.folder, spec.trex.config) == ("/opt/trex/v3.08", "/etc/trex_cfg.yaml")
+    assert (spec.trex.folder, spec.trex.config) == ("/opt/trex/v3.08", "/etc/xdplab_trex_cfg.yaml")
     assert {role: port.trex for role, port in spec.ports.items()} == {
         "a0": 0, "c0": 1, "d0": 2, "d1": 3, "b0": None, "b1": None,
     }  # fmt: skip

@@ -196,12 +196,17 @@ def test_a_run_that_starts_tells_its_process(monkeypatch: pytest.MonkeyPatch) ->
             lock.acquire()
 
 
-def test_a_run_waits_for_what_puts_things_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_waits_for_what_puts_things_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     restoring, run = TestbedLock("t"), TestbedLock("t")
     restoring.acquire(restoring=True)
     monkeypatch.setattr("time.sleep", lambda _: restoring.release())
     run.acquire()
     assert run.held
+    assert capsys.readouterr().err == (
+        f"xdplab: testbed t: waiting for process {os.getpid()} (restoring what a run left)\n"
+    )
     with pytest.raises(InputError, match=f"in use by process {os.getpid()};"):
         TestbedLock("t").acquire()
     run.release()

@@ -82,7 +82,7 @@ def test_a_run_after_kill_9_needs_no_down(lab: Lab) -> None:
     process.kill()
     finish(process)
     done = lab.run()
-    assert f"restored after a killed run: namespace xdplab-{lab.tag}-A removed" in done.err
+    assert f"after a killed run: namespace xdplab-{lab.tag}-A removed" in done.err
     assert [row["status"] for row in lab.rows()] == ["ok"]
     lab.assert_nothing_left()
 

@@ -120,6 +120,7 @@ def test_a_statistic_that_is_not_there_is_an_error_and_the_next_is_read(
 
 
 def test_the_program_for_hosts_is_the_same_each_time() -> None:
+    assert remote.archive.__wrapped__() == remote.archive()
     with zipfile.ZipFile(io.BytesIO(remote.archive())) as made:
         assert {each.date_time for each in made.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert {"__main__.py", "vpp_papi/vpp_stats.py"} <= {*made.namelist()}

@@ -218,7 +218,7 @@ def run_study(
     require_root(prepared.testbed)
     done = recover(prepared.testbed)
     for line in done:
-        listener.note(f"restored after a killed run: {line}")
+        listener.note(f"after a killed run: {line}")
     for forwarder in _forwarders(prepared.plan):
         forwarder.make(listener.note)
     testbed = _open(prepared)

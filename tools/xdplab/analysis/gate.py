@@ -106,7 +106,7 @@ class GateResult(Model):
     @property
     def _interval(self) -> str:
         if self.slowdown is None:
-            return "no repetition of both builds yet"
+            return "no repetition of both yet"
         digits = 2 if self.seeds else 1  # an instruction of some thousand
         change = _change(self.slowdown, digits)
         low, high = (_change(end, digits) if end is not None else "unknown" for end in (self.low, self.high))
@@ -154,7 +154,7 @@ def judge_gate(run: Run, names: tuple[str, str], metric: str, max_slowdown: floa
         if point.status == "unsupported":
             return found.model_copy(update={"verdict": "unsupported", "reason": f"{name}: {point.reason}"})
     if fault := _fault(base, names[0]):
-        return found.model_copy(update={"reason": f"the base build failed: {fault}"})
+        return found.model_copy(update={"reason": f"the base failed: {fault}"})
     if fault := _fault(new, names[1]):
         return found.model_copy(update={"verdict": "broken", "reason": fault})
     compared = compare_points(new, base, metric)

@@ -25,14 +25,16 @@ def study_checks(prepared: Prepared) -> list[Check]:
     """What this study needs: a row for each of its forwarders, by what a dry run asks (`runner.refusals`)."""
     found = survey(prepared, Listener())
     if isinstance(found, str):
-        return [check(prepared.study.name, False, found, "see the reason")]
+        return [check(prepared.study.name, False, found, "change what the reason names")]
     rows = []
     for title in dict.fromkeys(point.title for point in prepared.plan.points):
         own = [point.id for point in prepared.plan.points if point.title == title]
         reasons = list(dict.fromkeys(found[point_id] for point_id in own if point_id in found))
         command = re.search(r"`([^`]+)`", " ".join(reasons))
         text = "; ".join(reasons) or f"{len(own)} of {len(own)} points can be measured"
-        rows.append(check(title, not reasons, text, command[1] if command else "see the reason", required=False))
+        rows.append(
+            check(title, not reasons, text, command[1] if command else "change what the reason names", required=False)
+        )
     return rows
 
 

@@ -57,6 +57,7 @@ _SERVICES = {
     "irqbalance": ("moves interrupts between CPUs while a run lasts", "systemctl stop irqbalance"),
     "tuned": ("may change governor, C-states and sysctls", "systemctl stop tuned"),
     "thermald": ("may throttle CPUs", "systemctl stop thermald"),
+    "vpp_main": ("has or takes cards if its configuration says so", "systemctl stop vpp"),
     "NetworkManager": ("takes interfaces it finds", "nmcli device set {ports} managed no"),
 }
 #: Program -> Debian package.

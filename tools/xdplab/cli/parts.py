@@ -56,7 +56,7 @@ def listed(kind: str | None) -> str:
         parts = list(_KINDS[each]())
         width = max((len(part.name) for part in parts), default=0)
         found += [f"{each}:", *(f"  {part.name:<{width}}  {_first(part.text)}" for part in parts), ""]
-    return "\n".join([*found, "`xdplab explain NAME` has more of each."])
+    return "\n".join([*found, "`xdplab explain NAME` describes one."])
 
 
 def explained(name: str) -> str:

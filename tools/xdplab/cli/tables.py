@@ -173,7 +173,7 @@ def trend_table(trends: Iterable[tuple[str, str, Sequence[Stretch]]]) -> str:
                     f"{title} {metric} {one.change} from {one.first} on: "
                     f"{f'environment differs: {changed}' if changed else 'the environment is the same'}"
                 )
-    return "\n".join(["trend, with runs of one level in groups (jumpavg)", columns(rows), *notes])
+    return "\n".join(["trend: runs grouped by level (jumpavg)", columns(rows), *notes])
 
 
 def _changed(key: str, before: Any, now: Any) -> str:

@@ -35,14 +35,21 @@ def built(name: str, host: Host) -> str:
 
 
 def _why_it_cannot_run(program: Path, machine: str, glibc: str) -> str | None:
-    """None, or why a program that was built here does not start on a host of such a kind; "": not known."""
+    """None, or why a program that was built here does not start on a host of such a kind.
+
+    `machine`: "" where it is not known. `glibc`: "" where the host has another C library.
+    """
     needed = _glibc_of(program)
-    if machine in ("", os.uname().machine) and (not glibc or _numbers(glibc) >= needed):
+    if machine not in ("", ours := os.uname().machine):
+        return (
+            f"its processor is {machine}; {program.name} of this machine is for {ours}: run xdplab on a machine like it"
+        )
+    if not machine or (glibc and _numbers(glibc) >= needed):
         return None
-    has = f"{machine}, glibc {glibc or 'unknown'}"
+    has = f"glibc {glibc}" if glibc else "another C library than glibc"
     return (
-        f"it has {has}; {program.name} of this machine needs {os.uname().machine}, glibc "
-        f"{'.'.join(map(str, needed))} or later: run xdplab on a machine with the host's distribution or an older one"
+        f"it has {has}; {program.name} of this machine needs glibc {'.'.join(map(str, needed))} or later: run xdplab "
+        "on a machine with the host's distribution or an older one"
     )
 
 

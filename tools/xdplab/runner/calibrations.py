@@ -118,7 +118,7 @@ class Calibrations:
         try:
             return _kept(self._path)
         except (OSError, ValueError, AttributeError, ValidationError):
-            self._note(f"{self._path}: is unreadable, and is written again")
+            self._note(f"{self._path}: cannot be read and is rewritten")
             return {}
 
     def _write(self, kept: Mapping[str, CachedCalibration]) -> None:

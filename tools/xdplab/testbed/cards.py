@@ -123,17 +123,18 @@ def take(lock: TestbedLock, ports: Sequence[Port]) -> tuple[Port, ...]:
 def give_back(lock: TestbedLock, host: Host, *, ask: bool = False) -> list[str]:
     """Give cards of the state file to their drivers again, with all that was known of them, verified; what was done.
 
-    `ask`: after a run that was killed; one that somebody has by now is left to him.
+    `ask`: after a run that was killed; a card that has another user by now stays with that user.
 
     Raises:
-        InputError: somebody has one, or a program has it through vfio-pci, which the kernel would wait for without end.
-        XdplabError: something stays changed. It stays in the state file.
+        InputError: with `ask`: a card has another user.
+        XdplabError: something stays changed, also where a program still has the card open through vfio-pci: to take it
+            away would wait until that program ends. It stays in the state file.
     """
     left: dict[PortRole, dict[str, Any]] = dict(lock.state().get("cards", {}))
     steps, done = Steps(), []
     for role, saved in list(left.items()):
         with steps.step(f"{host.name}: {role}"):
-            _refuse_if_somebodys(host, role, saved, ask=ask)
+            _refuse_if_used(host, role, saved, ask=ask)
             _give_back(host, saved)
             done.append(f"{host.name}: {saved['ifname']} back to driver {saved['driver']}")
             del left[role]
@@ -184,17 +185,20 @@ def _bind(host: Host, address: str, wanted: str, override: str) -> None:
         raise Unsupported(f"{host.name}: {address}: {wanted} does not take it, it has {found or 'no driver'}")
 
 
-def _refuse_if_somebodys(host: Host, role: PortRole, saved: dict[str, Any], *, ask: bool) -> None:
+def _refuse_if_used(host: Host, role: PortRole, saved: dict[str, Any], *, ask: bool) -> None:
     """A card that a program has is not taken; with `ask` none that another driver, or a user of its interface has.
 
     Raises:
-        InputError: who has it.
+        InputError: who has it by now.
+        XdplabError: the same without `ask`.
     """
     address, wanted, why, force = saved["pci"], saved["driver"], "", "`xdplab restore --force` takes it all the same, "
     has = bound_driver(host, address)
     if has == VFIO:
         users = _programs_with(host, address)
         why, force = (f"process {', '.join(users)} has it through {VFIO}" if users else ""), ""
+        if why and not ask:
+            raise XdplabError(f"card {address}: {why}; end that")
     elif not ask:
         return
     elif has == wanted:

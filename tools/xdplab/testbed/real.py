@@ -46,8 +46,8 @@ class HostsTestbed:
         self._hosts = {name: SshHost(name, host, controller) for name, host in spec.hosts.items()}
         self.ports: dict[str, Port] = {}
         self.left_alone: list[Host] = []
-        #: Whether cards of a killed run could not be given back.
-        self._cards_stay = False
+        #: Whether cards of a killed run have other users, which was reported; whether cards are asked for other users.
+        self._cards_stay = self._ask_cards = False
         #: Of each host what its agent saw of interfaces when the killed run's last session ended.
         self._left: dict[str, dict[str, list[int]]] = {}
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
@@ -210,7 +210,7 @@ class HostsTestbed:
     def _give_cards_back(self) -> list[str]:
         if self._cards_stay or self.dut in self.left_alone:
             return []
-        return cards.give_back(self.lock, self.dut)
+        return cards.give_back(self.lock, self.dut, ask=self._ask_cards)
 
     def check_connections(self) -> None:
         run_parallel(*(partial(host.exists, "/") for host in self._hosts.values()))
@@ -257,6 +257,7 @@ class HostsTestbed:
         if not self.lock.changed:
             return
         steps = Steps()
+        self._ask_cards = not force
         self.left_alone = list(self._hosts.values())
         for host in self._hosts.values():
             with steps.step(f"{host.name}: connecting"):
@@ -264,7 +265,7 @@ class HostsTestbed:
                 self.left_alone.remove(host)
         with steps.step("cards"):
             try:
-                done += cards.give_back(self.lock, self.dut, ask=not force) if self.dut not in self.left_alone else []
+                done += self._give_cards_back()
             except InputError:
                 self._cards_stay = True  # that somebody has one is reported once
                 raise

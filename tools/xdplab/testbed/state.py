@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -22,8 +23,9 @@ from xdplab.tools import folder_of
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 #: How long a lock may be held by nobody known: who takes it, or gives it back, is between two system calls.
 _UNKNOWN_S = 1.0
-#: What the lock of a restore has after its process, and how long others wait for it.
-_RESTORING, _RESTORING_S = "restoring what a run left", 60.0
+#: What the lock of a restore has after its process, and how long others wait for it: it connects to each host, and
+#: some cards take 10 s for each setting.
+_RESTORING, _RESTORING_S = "restoring what a run left", 300.0
 
 
 class _State(BaseModel):
@@ -123,6 +125,8 @@ class TestbedLock:
             holder = file.read().strip()
             if holder != before:
                 began, before = time.monotonic(), holder
+                if _RESTORING in holder:
+                    sys.stderr.write(f"xdplab: {self._title}: waiting for process {holder}\n")
             # the files of a process that was killed are closed a moment later
             limit_s = 0.0 if holder and not restoring else _UNKNOWN_S
             if time.monotonic() - began > (_RESTORING_S if _RESTORING in holder else limit_s):
@@ -258,7 +262,7 @@ class TestbedLock:
         )
 
     def forget_ports(self, ports: Collection[str], titles: Mapping[str, str]) -> None:
-        """Of ports that are gone nothing is put back; nor of the forwarder's host without them.
+        """Nothing is put back any more on ports that are gone, nor on the forwarder's host without them.
 
         `titles`: role -> interface of the testbed file, for state files that have no names.
 
@@ -269,7 +273,8 @@ class TestbedLock:
             there = f"only on {', '.join(sorted(self.roles))}" if self.roles else "nor on another port"
             raise InputError(f"{self._title}: --forget {unknown[0]}: nothing is to be put back on it, {there}")
         state = self.state()
-        gone = [name for role, name in {**titles, **state.get("ifnames", {})}.items() if role in ports]
+        of_forwarder = {*ports} & {*state.get("settings_ports", ())}
+        gone = [name for role, name in {**titles, **state.get("ifnames", {})}.items() if role in of_forwarder]
         for key in ("ports", "cards", "own_settings"):
             state[key] = {role: saved for role, saved in state.get(key, {}).items() if role not in ports}
         state["settings_ports"] = [role for role in state.get("settings_ports", ()) if role not in ports]

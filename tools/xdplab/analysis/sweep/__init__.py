@@ -129,7 +129,7 @@ def _what_matters(found: Sequence[Importance], lossy: Sequence[str]) -> str:
             reasons.setdefault(each.why, []).append(each.factor)
     clauses += [f"too little to tell: {', '.join(names)} ({why})" for why, names in reasons.items()]
     if not mattering:
-        clauses.insert(0, "no setting has a measurable effect")
+        clauses.insert(0, "no effect is shown yet" if reasons else "no setting has a measurable effect")
     if lossy:
         clauses.append(f"frames are lost at all levels but one of {', '.join(lossy)}")
     if idle:

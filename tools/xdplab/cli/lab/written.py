@@ -94,7 +94,7 @@ def _port(role: PortRole, end: End, card: Card, trex: int | None) -> str:
 # The configuration of a TRex that has the tester's cards: by address on the bus, because their interfaces vanish.
 
 #: Where the testbed file says that it is, on the tester.
-CONFIG = "/etc/trex_cfg.yaml"
+CONFIG = "/etc/xdplab_trex_cfg.yaml"
 #: TRex's ports are numbered in this order, and belong together two by two.
 _ORDER: tuple[PortRole, ...] = ("a0", "c0", "d0", "d1")
 #: CPUs of its own: the master and the thread that receives; each pair of ports has one that sends at the least.

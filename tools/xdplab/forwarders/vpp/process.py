@@ -120,7 +120,7 @@ class Vpp(Instance):
             PointFailed: there is none yet.
         """
         if self._control is None:
-            raise PointFailed("vpp: it was not connected to")
+            raise PointFailed("vpp: not connected")
         return self._control
 
     @property

@@ -118,7 +118,7 @@ class Link:
 
     def _speak(self, line: dict[str, Any]) -> None:
         if self._program is None:
-            raise PointFailed("vpp: it was not connected to")
+            raise PointFailed("vpp: not connected")
         self._program.send(json.dumps(line))
 
     def _answer(self, timeout_s: float) -> Any:
@@ -152,7 +152,7 @@ class Link:
 
 
 def _transport(client: Any, link: Link) -> Any:
-    """A transport of vpp-papi (`vpp_transport_socket`): what is asked is waited for, without a thread."""
+    """A transport of vpp-papi (`vpp_transport_socket`): waits for each answer, without a thread."""
     from vpp_papi.vpp_transport_socket import VppTransport
 
     class Transport(VppTransport):  # type: ignore[misc]

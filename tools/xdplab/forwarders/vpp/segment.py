@@ -17,7 +17,7 @@ from typing import Any
 
 #: Before each message of VPP's API: an unused number, its length, another (`vpp_transport_socket` of vpp-papi).
 HEADER_BYTES = 16
-#: Names of `read` that are none of a statistic.
+#: Names that `read` takes besides those of statistics.
 IN_PROGRESS, ERRORS = "in progress", "errors"
 #: Of a message: as HEX it is a line that the agent passes on.
 _LONGEST = 14 << 20

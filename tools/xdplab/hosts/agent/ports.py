@@ -83,7 +83,7 @@ def read(ifname: str) -> dict[str, Any]:
         **{name: bool(flags & bit) is meaning for name, (bit, meaning) in _FLAGS.items()},
     }
     for name, (reads, _) in _KINDS.items():
-        with contextlib.suppress(OSError, struct.error):  # this driver, or kernel, has it not
+        with contextlib.suppress(*_ODD):  # this driver, or kernel, has it not
             found[name] = reads(ifname)
     return found
 
@@ -267,7 +267,7 @@ def _set_rules(ifname: str, wanted: dict[str, str], found: dict[str, str] | None
 
 
 def _read_addresses(ifname: str) -> dict[str, str]:
-    """Permanent ones: others are leased (DHCP, router advertisements), and whoever asked for them renews them."""
+    """Those without a lifetime: DHCP and router advertisements usually give one, and renew it."""
     index, found = socket.if_nametoindex(ifname), {}
     for each in ask(ROUTE, _RTM_GETADDR, bytes(8), 8, dump=True):
         family, length, flags, _, of = struct.unpack("=4BI", each[HEADER])

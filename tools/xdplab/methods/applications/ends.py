@@ -120,8 +120,8 @@ class Ends:
                 if port.address:
                     _take_mac(stack, port)
                 here, there = self.addresses[number], self.addresses[1 - number]
-                stack.callback(_forget_address, port, here, there)
                 port.host.run(["ip", "address", "add", here, "peer", there, "dev", port.ifname])
+                stack.callback(_forget_address, port, here, there)
                 if port.address:  # what is in between need not know ARP
                     port.host.run(["ip", "neighbour", "add", there, "lladdr", peer.mac, "dev", port.ifname])
             self.set_offloads(self.offloads)

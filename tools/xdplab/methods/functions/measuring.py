@@ -77,7 +77,7 @@ def under_traffic(session: Session, spec: FunctionsSpec) -> None:
         kind = traffic_of(session.point)
         wrong = {"dropped": result.received, "pass-through": received - result.received}.get(kind, 0)
         if wrong:
-            raise PointFailed(f"{wrong} frames got the wrong XDP verdict")
+            raise PointFailed(f"{wrong} frames got the wrong verdict")
         _be_sure(program)
         return MethodResult(result, RateRecord.counted(received / result.elapsed_s, result, limited=True))
 

@@ -55,6 +55,7 @@ class Played:
     machines: ClassVar[dict[str, Machine]] = {}
     folder = Path("/run/xdplab/run")
     reached_by = ""
+    runs_on = ("", "")
 
     def __init__(self, name: str, spec: Any, controller: str) -> None:
         self.name, self._machine = name, self.machines[name]

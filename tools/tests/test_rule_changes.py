@@ -132,7 +132,7 @@ def test_a_change_that_is_slower_than_the_traffic_fails_and_is_not_tried_until_i
 def test_a_trial_whose_traffic_began_behind_the_change_is_taken_again_and_not_journaled() -> None:
     asked = TrialSpec(streams=(), duration_s=0.5)
     session: Any = Late([0.0] * 3, [100.0] * 3)
-    with pytest.raises(PointFailed, match="the change began before the traffic that is counted"):
+    with pytest.raises(PointFailed, match="the change began before the measured traffic"):
         method_changes.with_change(session, asked, "port-added", 1)
     assert (session.undone, session.journaled) == (3, 0)
     session = Late([0.0] * 2, [100.0, -100.0])

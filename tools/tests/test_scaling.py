@@ -39,7 +39,9 @@ def program(**matrix: Any) -> XskFunctions:
 
 
 def dut(cpus: int, driver: str, **layout: Any) -> Dut:
-    host = SimpleNamespace(cpus=tuple(range(cpus)), run=lambda argv, **_: SimpleNamespace(stdout=f"driver: {driver}\n"))
+    host = SimpleNamespace(
+        cpus=tuple(range(cpus)), runs_on=("", ""), run=lambda argv, **_: SimpleNamespace(stdout=f"driver: {driver}\n")
+    )
     port = SimpleNamespace(ifname="b0")
     placed = CpuLayout(**{"tester_tx": 0, "forwarder": 1, **layout})
     return Dut(host, (port, port), Way.THROUGH, placed, Path("/nowhere"))  # type: ignore[arg-type]

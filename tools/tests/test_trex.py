@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trex tester without TRex: what it makes of counters and histograms, its configuration, and its bridge."""
 
+import importlib
 import json
 import os
 import signal
@@ -386,3 +387,35 @@ def test_forwarders_that_take_turns_have_a_server_each_and_one_is_awake(tmp_path
     assert len(set(trex.folders)) == len(trex.folders) == 2
     assert events[:3] == [("xa", "SIGSTOP"), ("ya", "SIGSTOP"), ("xa", "SIGCONT")]
     assert events[3:] == [("xa", "SIGCONT"), ("xa", "ended"), ("ya", "SIGCONT"), ("ya", "ended")]
+
+
+class LateCounters:
+    """A client of a server whose counters of what was sent are behind."""
+
+    def __init__(self, *read: tuple[int, int]) -> None:
+        self.read = list(read)
+
+    def stream_counters(self, pg_ids: list[int]) -> dict[str, Any]:
+        sent, received = self.read.pop(0) if len(self.read) > 1 else self.read[0]
+        return {"streams": {str(each): {"sent": sent, "received": received} for each in pg_ids}}
+
+
+@pytest.mark.parametrize(
+    ("read", "count", "sent"),
+    [
+        ([(500, 500), (7, 7)], 500, 500),
+        ([(180, 500), (480, 500), (500, 500)], 500, 500),
+        ([(180, 170), (500, 490), (500, 490)], 500, 500),  # some were lost
+        ([(180, 170), (180, 170)], 500, 180),  # it did not keep its schedule
+        ([(0, 1000), (1000, 1000)], 0, 1000),  # without end: what was sent is not known before
+        ([(180, 500)], 500, 180),  # and stays so: the trial fails
+    ],
+)
+def test_counters_of_streams_are_read_until_they_agree(
+    read: list[tuple[int, int]], count: int, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BRIDGE.parent))
+    bridge_session = importlib.import_module("session")
+    monkeypatch.setattr(bridge_session, "_BEHIND_S", 0.2)
+    counted = bridge_session.Session(LateCounters(*read))._counted([{"pg_id": 7, "count": count}])
+    assert counted["streams"]["7"]["sent"] == sent

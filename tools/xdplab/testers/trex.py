@@ -72,6 +72,9 @@ class TrexOptions(RawOptions):
     ports: str = Field(default="0+1", pattern=r"^\d+\+\d+$")
     #: `low-end`: all threads on the tester's CPU; `dedicated`: three CPUs that spin; `auto`: dedicated where there are.
     mode: Mode = "auto"
+    #: `t-rex-64 --software`: software and no filter of the card picks the frames that are timed. For TRex's own cards
+    #: whose filters do not work, such as emulated ones; a server that runs already has its own command line.
+    software: bool = False
     user: str = "xdplab"
     #: What "as fast as it can" asks for: TRex has no such mode, and asked for far more it wastes its CPU on drops.
     #: None: what its calibration finds, 1e6 where there is no direct link.
@@ -168,6 +171,8 @@ class Trex(Tester):
         own_file = self.options.server or has_cards
         if self.options.raw_of("config") and own_file:
             return "raw.config: this TRex has a configuration file of its own; write it there"
+        if self.options.software and (self.options.server or not has_cards):
+            return "software=true is for a TRex with cards of its own that xdplab starts"
         if self.options.server:
             return None
         if has_cards:
@@ -352,8 +357,9 @@ class Trex(Tester):
             address = self._address
             if self._active.server is None:
                 self._active.server = CardsServer(
-                    context.host, self._testbed, context.workdir.parent, histograms=self.histograms
-                )
+                    context.host, self._testbed, context.workdir.parent,
+                    histograms=self.histograms, software=self.options.software,
+                )  # fmt: skip
                 self._active.server.start(folder, context.check_alive)
         elif not address:
             if context.rx_program == _WITH_NAPI:

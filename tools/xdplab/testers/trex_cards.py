@@ -81,9 +81,12 @@ class CardsServer(Server):
     #: It gives its memory back, and stops its cards.
     grace_s: ClassVar[float] = 10.0
 
-    def __init__(self, host: Host, spec: TestbedSpec, folder: Path, *, histograms: bool = True) -> None:
-        """Nothing runs before `start`. `folder`: on the host, for its log."""
+    def __init__(
+        self, host: Host, spec: TestbedSpec, folder: Path, *, histograms: bool = True, software: bool = False
+    ) -> None:
+        """Nothing runs before `start`. `folder`: on the host, for its log. `software`: no filter of cards is used."""
         super().__init__(host, histograms=histograms)
+        self._options += ["--software"] if software else []
         assert spec.trex is not None  # or it would have been refused
         self._spec = spec.trex
         self._log = folder / "trex-server.log"

@@ -58,7 +58,7 @@ class Part(Model):
 
 
 class Document(Model):
-    """One of them."""
+    """A source document, and what of it can be reproduced here."""
 
     title: str
     authors: str

@@ -30,7 +30,7 @@ EXIT_CODES: dict[Verdict, int] = {"pass": 0, "slower": 1, "broken": 1, "undecide
 
 
 class Side(Model):
-    """One of the two."""
+    """One of the two forwarders that a gate compares, with its figure."""
 
     #: As it was given.
     forwarder: str

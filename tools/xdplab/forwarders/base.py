@@ -245,7 +245,7 @@ class Losing(Protocol):
 
 @runtime_checkable
 class Probed(Protocol):
-    """It has user-space probes."""
+    """A forwarder whose program has user-space probes (USDT or uprobes)."""
 
     def probes(self, dut: Dut) -> ProbeTarget:
         """Where they are.
@@ -260,7 +260,7 @@ class Stamping(Protocol):
     """It stamps batches by its own means."""
 
     def start_recording(self) -> None:
-        """Begin."""
+        """Begin to stamp batches."""
 
     def end_recording(self) -> dict[str, Any]:
         """End it; what was recorded, as `bpf/ovsprobe` prints it."""

@@ -16,7 +16,7 @@ KNEE_LOSS = 0.01
 
 
 class Box(Model):
-    """What a simulated forwarder does."""
+    """Time, loss and rate of a simulated forwarder."""
 
     capacity_pps: float = Field(default=1.25e6, gt=0)
     base_latency_us: float = Field(default=3.0, gt=0)
@@ -119,7 +119,6 @@ class FakeForwarder(Forwarder[Box], Changing):
         self._crashed = True
 
     def crashed(self) -> str | None:
-        """Whether `crash` was called."""
         return "fake was ended by its option" if self._crashed else None
 
     def mode(self) -> dict[str, Any]:

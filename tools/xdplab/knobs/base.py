@@ -67,7 +67,7 @@ class Knob(ABC):
 
     @abstractmethod
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Set it."""
+        """Set the knob to `value`; `verify` asks afterwards whether that took effect."""
 
     def after_start(self, context: KnobContext, value: Scalar) -> None:  # noqa: B027 - most knobs need none
         """What can only be done once the forwarder runs (pinning its kernel threads)."""
@@ -97,7 +97,7 @@ class EachKnob(Knob):
         return [port.ifname for port in context.ports]
 
     def place(self, context: KnobContext) -> Host:
-        """Where they are."""
+        """The host of the ports or files."""
         return context.host
 
     @abstractmethod
@@ -105,7 +105,7 @@ class EachKnob(Knob):
         """What one of them has, in a form that JSON keeps."""
 
     def read(self, context: KnobContext) -> dict[str, Any]:
-        """Name -> what it has."""
+        """Name of the port or file -> its present value."""
         return {name: self.present(self.place(context), name) for name in self.names(context)}
 
     @abstractmethod
@@ -142,21 +142,21 @@ class ValueKnob(EachKnob):
         return str(value)
 
     def apply(self, context: KnobContext, value: Scalar) -> None:
-        """Set each."""
+        """Set each port or file that has another value."""
         for name, present in self.read(context).items():
             wanted = self.wanted(name, present, value)
             if present != wanted:
                 self.write(self.place(context), name, wanted)
 
     def verify(self, context: KnobContext, value: Scalar) -> None:
-        """Ask each."""
+        """Ask each port or file whether it has what `value` wants of it."""
         for name, present in self.read(context).items():
             wanted = self.wanted(name, present, value)
             if present != wanted:
                 raise Unsupported(f"{self.name}: {name} has {present} after {wanted} was set")
 
     def restore_one(self, context: KnobContext, name: str, before: Any) -> None:
-        """Set what was there."""
+        """Set one port or file to what it had, and read that back."""
         host = self.place(context)
         if self.present(host, name) != before:
             self.write(host, name, before)
@@ -192,11 +192,11 @@ class PortFileKnob(ValueKnob):
         return whole_number(self.name, value, self.low, self.high)
 
     def present(self, host: Host, name: str) -> str:
-        """What it holds."""
+        """The text of the interface's file."""
         return host.read(self._path(name))
 
     def write(self, host: Host, name: str, value: Any) -> None:
-        """Write it."""
+        """Write it to the interface's file."""
         host.write(self._path(name), value)
 
     def _path(self, ifname: str) -> str:

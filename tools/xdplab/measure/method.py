@@ -99,7 +99,7 @@ class Session(Trials, Protocol):
 
     @property
     def point(self) -> Point:
-        """What is measured."""
+        """The point that is measured."""
 
     @property
     def number(self) -> int:
@@ -115,7 +115,7 @@ class Session(Trials, Protocol):
 
     @property
     def dut(self) -> Dut:
-        """Where it runs."""
+        """Host and ports that the forwarder runs on."""
 
     @property
     def client(self) -> Port:

@@ -70,19 +70,19 @@ class Page(Protocol):
 
     @property
     def trials(self) -> Sequence[TrialRecord]:
-        """All of the run."""
+        """All trials of the run."""
 
     @property
     def summaries(self) -> Sequence[PointSummary]:
-        """All points."""
+        """All points of the run, also those without a figure."""
 
     @property
     def measured(self) -> list[PointSummary]:
-        """Those that have a figure."""
+        """Points that have a figure."""
 
     @property
     def answer(self) -> Answer:
-        """The first sentence."""
+        """What the report says first."""
 
     @property
     def place(self) -> Any:

@@ -67,7 +67,7 @@ class Constraint(Model):
         return {*self.when, *self.requires, *self.forbids}
 
     def text(self) -> str:
-        """In words."""
+        """The rule in words: `when, requires, excludes (why)`."""
         parts = [_words(self.when)]
         parts += [f"requires {_words(self.requires)}"] if self.requires else []
         parts += [f"excludes {_words(self.forbids)}"] if self.forbids else []
@@ -75,7 +75,7 @@ class Constraint(Model):
 
 
 class Factorial(Model):
-    """Every combination."""
+    """Design of every combination of the levels."""
 
     #: Name of the design.
     kind: Literal["factorial"] = "factorial"

@@ -70,7 +70,7 @@ class Pipeline(Model):
     file: str = ""
 
     def __str__(self) -> str:
-        """As it is written."""
+        """The pipeline as studies write it."""
         if self.kind not in SIZED:
             return f"{self.kind}:{self.file}" if self.file else self.kind
         return f"{self.kind}:{self.rules}" + (f"x{self.masks}" if self.masks > 1 else "")

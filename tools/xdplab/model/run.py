@@ -190,7 +190,7 @@ class RunRecord(Model):
     ended_early: Shown | None = None
 
     def describe(self, knob: str, value: object) -> str:
-        """What a setting means."""
+        """What a setting of the environment means, in a phrase."""
         return self.described.get(knob, {}).get(str(value), f"{knob}={value}")
 
     def traffic(self, point: Point) -> TrafficSpec:

@@ -390,7 +390,7 @@ class Names:
         self._varying = frozenset(name for name, values in seen.items() if len(values) > 1)
 
     def of(self, point: Point) -> str:
-        """One line."""
+        """Title of a point, and those of its settings that vary."""
         settings = [f"{name}={value}" for name, value in _settings(point).items() if name in self._varying]
         return ", ".join([point.title, *settings])
 

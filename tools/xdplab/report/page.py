@@ -39,7 +39,7 @@ _VIRTUAL = ("veth", "tun", "dummy", "netdevsim")
 
 
 class Place(NamedTuple):
-    """Of one run."""
+    """Where a run was measured: drivers, network cards or not, one machine or several."""
 
     run: RunRecord
 

@@ -88,7 +88,6 @@ def described(plan: Plan, study: StudySpec, left: Sequence[Repetition], kind: st
 
 
 def _why_single(plan: Plan, point: Point) -> str:
-    """Why nothing stands beside it."""
     if own := _unshared(plan, point):
         return f"each needs {', '.join(own)} of its own"
     return "nothing is left to stand beside them"

@@ -216,7 +216,7 @@ class OneMachine(ABC):
 
     @abstractmethod
     def up(self) -> None:
-        """Build it."""
+        """Build the testbed; `down` takes it away."""
 
     @property
     def tester_host(self) -> Host:
@@ -225,7 +225,7 @@ class OneMachine(ABC):
 
     @property
     def system(self) -> Host:
-        """This machine."""
+        """The host whose settings of the whole machine a run may change: this one."""
         return self._machine
 
     def cpus_of(self, host: Host) -> tuple[int, ...]:
@@ -241,14 +241,14 @@ class OneMachine(ABC):
         return working_folder(self.spec.name)
 
     def notes(self) -> list[str]:
-        """None."""
+        """What a reader of the report should know of the testbed; nothing here."""
         return []
 
     def check_connections(self) -> None:  # noqa: B027 # of this machine there is nothing to check
-        """There are none."""
+        """Raise where a connection is lost; this machine has none."""
 
     def reconnect(self) -> list[str]:
-        """There is nothing to lose."""
+        """Make lost connections again; names of hosts whose connection was lost: none here."""
         return []
 
     def tester_ports(self, path: Path) -> TesterPorts:

@@ -38,13 +38,13 @@ _DETAIL = ("sockets", "umems", "other", "tx_stuck", "batches", "timeouts")
 
 
 class PacketOptions(SocketOptions):
-    """The same on AF_PACKET (TPACKET_V2)."""
+    """Options of `xsk-packet`: the same tester on AF_PACKET (TPACKET_V2)."""
 
     backend: Literal["af_xdp", "af_packet"] = "af_packet"
 
 
 class PingOptions(SocketOptions):
-    """Of a closed loop."""
+    """Options of `xsk-ping`, which waits for an answer before it sends on."""
 
     #: Frames that leave together and are waited for.
     ping_batch: int = Field(default=1, ge=1, le=512)

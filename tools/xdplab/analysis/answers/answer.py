@@ -225,7 +225,7 @@ class Differing(Model):
 
 
 class Agreement(Model):
-    """Two testers over a run."""
+    """Whether two testers agree over the points of a run."""
 
     first: str
     second: str

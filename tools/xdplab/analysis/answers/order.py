@@ -17,7 +17,7 @@ from xdplab.stats import geometric_interval
 
 
 class Placed(NamedTuple):
-    """A point at its place."""
+    """A point in the order of a ranking, with its figure and interval."""
 
     point: PointSummary
     value: float

@@ -292,7 +292,7 @@ Verdict = Literal["matters", "no effect seen", "too little to tell"]
 
 
 class Importance(Model):
-    """One setting."""
+    """What one setting of a sweep does to the figure, and how sure that is."""
 
     factor: str
     default: Scalar

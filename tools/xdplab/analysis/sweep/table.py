@@ -164,7 +164,7 @@ class Table:
 
     @property
     def levelled(self) -> np.ndarray:
-        """`logs` without what is shared."""
+        """Logarithms of the figures (points), without what each group shares."""
         return np.asarray(self.logs - self.shared)
 
     @property

@@ -25,7 +25,7 @@ Address = typer.Option(help="USER@ADDRESS[:PORT]", metavar="USER@ADDRESS")
 
 @lab.callback()
 def only() -> None:
-    """Testbeds of machines."""
+    """Make and look at testbed files of machines."""
 
 
 @lab.command()

@@ -317,7 +317,6 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
         self.redirects = bool(options.flow_offload)
 
     def threads(self, layout: CpuLayout) -> MainThread:
-        """As `type` says."""
         return PmdThreads(self.options, layout) if self.options.type == "afxdp" else MainThread(layout)
 
     def in_words(self) -> tuple[str, frozenset[str]]:
@@ -493,7 +492,6 @@ class OvsDpdk(OvsForwarder[OvsDpdkOptions]):
         return PmdThreads(self.options, layout)
 
     def free_buffers(self) -> int | None:
-        """Of all mempools."""
         return readback.free_mbufs(self.instance.control("netdev-dpdk/get-mempool-info"))
 
     def in_words(self) -> tuple[str, frozenset[str]]:

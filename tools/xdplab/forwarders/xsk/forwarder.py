@@ -24,7 +24,7 @@ _ROLES: dict[OnePortRole, str] = {"rxdrop": "sink", "txonly": "gen", "l2fwd": "r
 
 
 class XskOptions(SocketOptions):
-    """Of a forwarder."""
+    """Options of forwarder `xsk`."""
 
     #: One UMEM for both ports, so that a frame is sent from where it was received; else it is copied.
     shared_umem: bool = True
@@ -201,7 +201,6 @@ class XskForwarder(InstanceForwarder[XskOptions, EventProcess], Counting):
 
 
 def xsk_version(host: Host) -> dict[str, str]:
-    """Of `bpf/xsk`."""
     if why_not_built("xsk"):
         return {"xsk": "not built"}
     return {"xsk": str(json.loads(host.run([built("xsk", host), "--version"]).stdout)["version"])}

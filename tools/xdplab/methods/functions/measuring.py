@@ -35,7 +35,7 @@ class NextToFlood(CountedFigures):
 
 
 class ServedRecord(NextToFlood):
-    """Of a server."""
+    """A server, such as memcached, next to a flood."""
 
     #: Requests that it answered.
     requests_per_s: float

@@ -134,7 +134,7 @@ class BoundFound(Model):
 
 
 class ThroughputFound(Model):
-    """§26.1."""
+    """Throughput (RFC 2544 §26.1) of a point over its repetitions."""
 
     #: One for each tolerated loss, the lowest first.
     bounds: tuple[BoundFound, ...]
@@ -183,7 +183,7 @@ class LatencyFound(Model):
 
 
 class LossFound(Model):
-    """§26.3, one step."""
+    """Frame loss rate (RFC 2544 §26.3) at one load."""
 
     #: That was asked for, per direction.
     load_pps: float
@@ -202,7 +202,7 @@ class LossFound(Model):
 
 
 class BackToBackFound(Model):
-    """§26.4."""
+    """Back-to-back frames (RFC 2544 §26.4) of a point."""
 
     #: Longest burst without loss, mean over the searches of a repetition.
     average_frames: Spread | None
@@ -234,7 +234,7 @@ class BackToBackFound(Model):
 
 
 class RecoveryFound(Model):
-    """§26.5."""
+    """System recovery (RFC 2544 §26.5) of a point."""
 
     #: From the change to half of the load until the departure of the last frame lost.
     recovery_us: Spread | None
@@ -261,7 +261,7 @@ class RecoveryFound(Model):
 
 
 class ResetFound(Model):
-    """§26.6."""
+    """Reset (RFC 2544 §26.6) of a point."""
 
     #: Longest time between the departures of two frames that arrived.
     gap_us: Spread | None
@@ -289,7 +289,7 @@ class ResetFound(Model):
 
 
 class ForwardingRateFound(Model):
-    """RFC 2285 §3.6.1."""
+    """Forwarding rate at overload (RFC 2285 §3.6.1) of a point."""
 
     #: Frames per second that arrive, over all directions.
     forwarding_rate_pps: Spread | None

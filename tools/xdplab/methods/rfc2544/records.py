@@ -17,7 +17,7 @@ RecordT = TypeVar("RecordT", bound="ClauseRecord")
 
 
 class ClauseRecord(TrialFigures):
-    """Of one repetition."""
+    """What one repetition found for one clause of RFC 2544; base of all clauses."""
 
     #: The clause that it is journaled under.
     clause: ClassVar[str]
@@ -135,7 +135,7 @@ class SearchResult(Model):
 
 
 class SearchRecord(ClauseRecord, SearchResult):
-    """§26.1."""
+    """What a search for the throughput (RFC 2544 §26.1) found."""
 
     clause: ClassVar[str] = "RFC 2544 26.1"
 

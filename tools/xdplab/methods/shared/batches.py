@@ -30,7 +30,7 @@ _BANDS = {"p50": (45.0, 55.0), "p99": (98.5, 99.5)}
 
 
 class Percentiles(Model):
-    """Of a time, in us."""
+    """Percentiles of a time, in us."""
 
     #: Median.
     p50: float
@@ -155,7 +155,6 @@ class ProbeRecords:
 
     @property
     def counts(self) -> dict[str, int]:
-        """As in `BatchCounts`."""
         return {"seen": self.batches, "unmatched": self.unmatched, "unsent": self.unsent, "full": self.full}
 
     def table(self) -> dict[str, np.ndarray]:

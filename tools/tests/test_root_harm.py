@@ -239,7 +239,7 @@ def test_a_card_that_was_removed_is_forgotten_when_that_is_said(tmp_path: Path) 
         ip(bench, "B", "link delete b1")
         restore(bench).refused("b: no interface 'b1'", "`xdplab restore --forget b1` if its card is gone")
         assert "PROMISC" not in bench.lab.on("B", "ip", "link", "show", "b0")
-        restore(bench, "--forget", "b9").refused("--forget b9", "b0, b1")
+        restore(bench, "--forget", "b9").refused("--forget b9", "only on b1, c0")
         done = restore(bench, "--forget", "b1", "--forget", "c0")  # the far end of the pair went with it
         assert done.code == 0, done.err
         assert list((bench.folder / "state").glob("*.json")) == []

@@ -158,6 +158,8 @@ def test_trex_is_asked_for_what_its_start_needs(testbed: HostsTestbed, monkeypat
         patched.setattr(Played, "run", lambda self, argv, check: without if argv == ["which", "nft"] else None)
         assert "TRex takes commands on all addresses (tcp://*:4501), and nft, which" in str(Trex().unsupported(testbed))
     assert Trex(TrexOptions(server="192.0.2.1")).unsupported(testbed) is None
+    theirs = Trex(TrexOptions(server="192.0.2.1", software=True)).unsupported(testbed)
+    assert theirs == "software=true is for a TRex with cards of its own that xdplab starts"
     assert pool(testbed, "trex").missing(point(Way.REFLECT)) == (
         "tester trex: TRex needs two ports, and cannot reflect at the far end"
     )
@@ -290,7 +292,7 @@ def test_its_own_script_is_started_with_the_users_configuration(
         return started
 
     monkeypatch.setattr(trex_cards, "listens", lambda host: bool(argvs))
-    server = trex_cards.CardsServer(fence.host(start), spec(trex=TREX), tmp_path)
+    server = trex_cards.CardsServer(fence.host(start), spec(trex=TREX), tmp_path, software=True)
     if ends is None:
         server.start(tmp_path, lambda: None)
         assert server.ended() is None
@@ -304,7 +306,7 @@ def test_its_own_script_is_started_with_the_users_configuration(
     assert argv[:3] == ["env", "--chdir", TREX["folder"]]
     assert argv[3:6] == ["/opt/trex/v3.08/t-rex-64", "-i", "--stl"]
     assert argv[argv.index("--cfg") + 1] == TREX["config"]
-    assert {"--hdrh", "--no-key"} < set(argv)
+    assert {"--hdrh", "--no-key", "--software"} < set(argv)
     assert log == tmp_path / "trex-server.log"
 
 

@@ -97,8 +97,8 @@ def watched(host: Host, ifnames: Sequence[str], folder: Path) -> Iterator[XdpEnd
     finally:
         running.stop(_ANSWER_S)
     if not found.unknown:
-        told = json.loads(host.read(str(output)).splitlines()[-1])
-        found.ends, found.ports = told["ends"], {port["ifname"]: port for port in told["ports"]}
+        counted = json.loads(host.read(str(output)).splitlines()[-1])
+        found.ends, found.ports = counted["ends"], {port["ifname"]: port for port in counted["ports"]}
 
 
 # Frames of each queue of an interface, by what its driver counts (`ethtool -S`).

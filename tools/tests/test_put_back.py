@@ -408,7 +408,9 @@ def test_the_first_error_is_raised_with_the_reasons_of_all() -> None:
         ((XdplabError, Interrupted, InputError), Interrupted),
     ],
 )
-def test_bad_input_is_one_where_nothing_else_failed(kinds: tuple[type[XdplabError], ...], raised: type) -> None:
+def test_bad_input_is_one_where_nothing_else_failed(
+    kinds: tuple[type[XdplabError | Interrupted], ...], raised: type
+) -> None:
     steps = Steps()
     for number, kind in enumerate(kinds):
         with steps.step("here"):

@@ -113,7 +113,7 @@ class XdplabLibrary:
             folder, outcome = app.run_study(prepared, RobotListener(), app.results_folder(), unfinished)
         except Missing as exc:
             raise SkipExecution(str(exc)) from None
-        except XdplabError as exc:
+        except (XdplabError, Interrupted) as exc:
             raise FatalError(plain(str(exc))) from None
         except OSError as exc:
             raise FatalError(f"{exc.filename or 'system call'}: {exc.strerror}") from None

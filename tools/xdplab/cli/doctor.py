@@ -14,7 +14,7 @@ from xdplab.forwarders.dpdk import PROGRAM as TESTPMD
 from xdplab.forwarders.ovs.builds import PATCHED, how_to_make
 from xdplab.forwarders.ovs.forwarder import OvsAfxdp, OvsDpdk
 from xdplab.hosts import LocalHost
-from xdplab.model import InputError, Interrupted, TestbedSpec, XdplabError
+from xdplab.model import InputError, TestbedSpec, XdplabError
 from xdplab.runner import Listener, interruptible, low_latency
 from xdplab.runner.recovery import guarded
 from xdplab.testbed import HostsTestbed, TestbedLock, usable_cpus
@@ -207,8 +207,6 @@ def _try_with_ports_up(testbed: HostsTestbed, found: list[Check]) -> None:
             found += setting_checks(own, testbed.ports)
     except XdplabError as exc:
         text, _, fix = str(exc).partition("; ")
-        if exc.exit_code == Interrupted.exit_code:
-            raise
         found.append(check("links" if not found else "settings", False, text, fix))
     finally:
         testbed.down()

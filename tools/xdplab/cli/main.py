@@ -193,7 +193,7 @@ def up(testbed: Testbed = "embedded") -> None:
     Example: xdplab up
     """
     from xdplab.app import require_root
-    from xdplab.model import XdplabError
+    from xdplab.model import Interrupted
     from xdplab.runner import interruptible, recover
     from xdplab.testbed import open_testbed, read_testbed
 
@@ -208,9 +208,8 @@ def up(testbed: Testbed = "embedded") -> None:
                 print(f"{port.role}: {port.ifname} in {port.netns or 'this namespace'} ({port.mac})", flush=True)
             print("up; Ctrl-C takes it down", flush=True)
             sys.stdin.read() if not sys.stdin.isatty() and os.environ.get("XDPLAB_UP_UNTIL_EOF") else signal.pause()
-        except XdplabError as exc:
-            if exc.exit_code != 130:
-                raise
+        except Interrupted:
+            pass
         finally:
             built.down()
 
@@ -264,15 +263,17 @@ def main(commands: typer.Typer = cli) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except Exception as exc:
+    except SystemExit:
+        raise
+    except BaseException as exc:
         sys.exit(_explained(exc))
 
 
-def _explained(exc: Exception) -> int:
+def _explained(exc: BaseException) -> int:
     """Print a known error as one line; an unforeseen one is raised again."""
-    from xdplab.model import XdplabError
+    from xdplab.model import Interrupted, XdplabError
 
-    if isinstance(exc, XdplabError):
+    if isinstance(exc, (XdplabError, Interrupted)):
         return _complain(str(exc), exc.exit_code)
     if isinstance(exc, OSError):
         return _complain(f"{exc.filename or 'system call'}: {exc.strerror}", 2)

@@ -62,8 +62,12 @@ class JournalFailed(XdplabError):
     """The journal cannot be written (disk full): the run ends, what it measured is safe."""
 
 
-class Interrupted(XdplabError):
-    """SIGINT, SIGTERM or SIGHUP: everything is put back, then exit code 130."""
+class Interrupted(BaseException):
+    """SIGINT, SIGTERM or SIGHUP: everything is put back, then exit code 130.
+
+    No `XdplabError`, as `KeyboardInterrupt` is no `Exception`: who takes an error for a port that is down, or for a
+    program that does not answer, must not take a signal for one.
+    """
 
     exit_code = 130
 
@@ -88,14 +92,14 @@ class Steps:
     """
 
     def __init__(self) -> None:
-        self.failed: list[XdplabError] = []
+        self.failed: list[XdplabError | Interrupted] = []
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
         """One of them; `what` names it where the error is none of ours."""
         try:
             yield
-        except XdplabError as exc:
+        except (XdplabError, Interrupted) as exc:
             self.failed.append(exc)
         except Exception as exc:  # unforeseen, or what a host answered: the other steps are made all the same
             at = traceback.extract_tb(exc.__traceback__)[-1]
@@ -108,7 +112,7 @@ class Steps:
         return "; ".join(dict.fromkeys(map(str, self.failed)))
 
     @property
-    def error(self) -> XdplabError | None:
+    def error(self) -> XdplabError | Interrupted | None:
         """None, or the first that failed, with the reasons of all.
 
         An interruption stays one, and bad input is one only where nothing else failed.

@@ -15,7 +15,7 @@ from xdplab.forwarders.base import Counting, Explaining, Losing, sockets_in_use
 from xdplab.hosts import Host
 from xdplab.hosts.frames import XdpEnds, by_queue, driver_counters, moved, watched
 from xdplab.hosts.kernel import link_counters
-from xdplab.model import Interrupted, LinkLost, TrialResult, TrialSpec, XdplabError
+from xdplab.model import LinkLost, TrialResult, TrialSpec, XdplabError
 from xdplab.runner.disturbance import added
 from xdplab.testbed import Port, TesterPorts
 
@@ -216,7 +216,7 @@ def where_frames_end(
                 continue
             said = ", ".join(_story(way))
             hints |= dict.fromkeys(_hints(way))
-        except (LinkLost, Interrupted):
+        except LinkLost:
             raise
         except XdplabError as exc:
             return f"what hops count of frames {path.name} cannot be read: {exc}"
@@ -239,7 +239,7 @@ def where_a_frame_ends(
         if way.received >= way.sent:
             return ""
         return "; ".join([_sentence(way, ", ".join(_story(way))), *_hints(way)])
-    except (LinkLost, Interrupted):
+    except LinkLost:
         raise
     except XdplabError as exc:
         return f"what hops count of frames {path.name} cannot be read: {exc}"

@@ -21,7 +21,7 @@ from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true
 from xdplab.knobs import Knob, KnobContext, make_knob
 from xdplab.knobs.queues import Channels, RssQueues
-from xdplab.model import HostLost, Interrupted, LinkLost, Steps, Unsupported, XdplabError
+from xdplab.model import HostLost, LinkLost, Steps, Unsupported, XdplabError
 from xdplab.model.design import Scalar
 from xdplab.model.run import NOT_IN_FORCE
 from xdplab.runner.settings import Settings
@@ -66,7 +66,7 @@ class PortSettings(Settings):
             try:
                 if self._set(knob, value):
                     found[knob.name] = str(value)
-            except (LinkLost, HostLost, Interrupted):
+            except (LinkLost, HostLost):
                 raise
             except XdplabError as exc:
                 found[knob.name] = f"{NOT_SET}{exc}"

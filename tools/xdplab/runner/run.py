@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
-from xdplab.hosts.signals import check_interrupted, deferred, interruptible
+from xdplab.hosts.signals import deferred, interruptible
 from xdplab.hosts.waiting import run_parallel
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import (
@@ -154,7 +154,7 @@ class StudyRun:
         try:
             yield
         except XdplabError as exc:
-            if isinstance(exc, Interrupted) or (isinstance(exc, InputError) and not self._journaled):
+            if isinstance(exc, InputError) and not self._journaled:
                 raise
             ended.error = exc
         finally:
@@ -169,7 +169,10 @@ class StudyRun:
                 ):
                     with steps.step(what):
                         put_back()
-                ended.error = ended.error or steps.error
+                try:
+                    steps.raise_failed()
+                except XdplabError as exc:
+                    ended.error = ended.error or exc
 
     def _close(self, record: RunRecord, ended: _Ended, wall_s: float) -> RunOutcome:
         """The head of the run as it stays."""
@@ -322,7 +325,6 @@ class StudyRun:
             else:
                 self._listener.starting(group[0].point, group[0].number, number + 1, len(order), left_s)
                 self._measure(group[0])
-            check_interrupted()
             number += len(group)
             round_over = at + 1 == len(groups) or groups[at + 1][0].number != group[0].number
             if round_over and self._job.enough(group[0].number + 1, self._failed):
@@ -366,7 +368,7 @@ class StudyRun:
         try:
             try:
                 settings.apply()
-            except (Interrupted, InputError, JournalFailed):
+            except (InputError, JournalFailed):
                 raise
             except XdplabError as exc:
                 self._listener.note(f"a setting of the machine: {exc}")

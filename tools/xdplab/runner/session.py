@@ -18,7 +18,7 @@ from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import UNPROVEN, Counting, Pooled, mode_in_use, sockets_in_use
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
-from xdplab.hosts.signals import check_interrupted, deferred
+from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import advised, comes_true, complaints, last_words, stopped
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
@@ -301,7 +301,7 @@ class PointSession:
                 self._status, self._reason = "unsupported", str(exc)
         except GreenletExit:
             raise  # whoever ends it has said why
-        except (JournalFailed, InputError, Interrupted):
+        except (JournalFailed, InputError):
             self.abandon()
             raise
         except LinkLost as exc:
@@ -394,7 +394,6 @@ class PointSession:
         turn: int | None = None,
     ) -> TrialResult:
         """By the journal of a resumed run, or taken now."""
-        check_interrupted()
         record = self._earlier.pop(self._trials, None)
         if record is None:
             if self._trials > self._first_trial and not self._method.turns and not self._method.lets_others:
@@ -609,7 +608,7 @@ class PointSession:
     def _clean_up(self) -> list[str]:
         """Put everything back; the hosts whose connection had to be made again for that."""
         lost: list[str] = []
-        failed: XdplabError | None = None
+        failed: XdplabError | Interrupted | None = None
         for _ in range(_PUT_BACKS):
             steps, again = Steps(), list[str]()
             with steps.step("connections"):

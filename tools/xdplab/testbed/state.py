@@ -142,7 +142,7 @@ class TestbedLock:
             os.pwrite(file.fileno(), f"{os.getpid()}{f' ({_RESTORING})' if restoring else ''}".encode(), 0)
         try:
             self._refuse_other_file()
-        except XdplabError:
+        except BaseException:
             self.release()
             raise
 
@@ -235,7 +235,7 @@ class TestbedLock:
         try:
             if self.changed:
                 raise InputError(f"{self._title}: a run left it changed; `xdplab restore` puts it back")
-        except XdplabError:
+        except BaseException:
             self.release()
             raise
 

@@ -21,6 +21,7 @@ from xdplab.hosts.kernel import napi_on, thread_use
 from xdplab.model import (
     Calibration,
     InputError,
+    Interrupted,
     Missing,
     Model,
     NamesProgram,
@@ -224,6 +225,9 @@ class Trex(Tester):
             self._active.close()
             if why:
                 raise PointFailed(why if str(exc) in (ended, why) else f"{why}; {exc}") from None
+            raise
+        except Interrupted:
+            self._active.close()
             raise
 
     def close(self) -> None:

@@ -217,7 +217,7 @@ def _as_point_failed(what: str) -> Iterator[None]:
     """Whatever vpp-papi raises, as the end of the point."""
     try:
         yield
-    except XdplabError:  # our own, and an interruption
+    except XdplabError:
         raise
     except Exception as exc:  # vpp-papi has seven kinds of its own, derived from four built-in ones
         text = " ".join(str(part) for part in exc.args) or type(exc).__name__

@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from xdplab import __version__ as __version__, app
-from xdplab.analysis.columns import LOAD_COLUMNS as LOAD_COLUMNS, figure_column as figure_column
+from xdplab.analysis.answers.ranking import Contender as Contender
+from xdplab.analysis.columns import (
+    LOAD_COLUMNS as LOAD_COLUMNS,
+    figure_column as figure_column,
+    range_columns as range_columns,
+)
 from xdplab.analysis.compare import compare_points as compare_points, corrected as corrected
 from xdplab.analysis.doubts import doubts_of_one as doubts_of_one
 from xdplab.analysis.gate import GateResult as GateResult, LayerChange as LayerChange, Side, verdict_of as verdict_of
@@ -28,7 +33,7 @@ from xdplab.analysis.sweep import (
 )
 from xdplab.analysis.sweep.effects import response as response
 from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, lossy as lossy, tables
-from xdplab.analysis.words import listed as listed
+from xdplab.analysis.words import NEVER_PAIRED as NEVER_PAIRED, listed as listed
 from xdplab.forwarders import (
     Dut as Dut,
     Forwarder as Forwarder,
@@ -47,6 +52,8 @@ from xdplab.forwarders.base import (
     RuleCounting as RuleCounting,
     RuleHits as RuleHits,
     Stamping as Stamping,
+    mode_in_use as mode_in_use,
+    mode_name as mode_name,
 )
 from xdplab.forwarders.changes import Change as Change, Changing as Changing, Step as Step
 from xdplab.forwarders.fake import Box as Box, FakeForwarder as FakeForwarder
@@ -58,10 +65,25 @@ from xdplab.forwarders.process import (
     Process as Process,
 )
 from xdplab.forwarders.vpp.process import rendered
-from xdplab.hosts import LocalHost as LocalHost
-from xdplab.hosts.bpf import built
-from xdplab.hosts.kernel import cpu_model as cpu_model
-from xdplab.hosts.waiting import how_it_ended as how_it_ended
+from xdplab.forwarders.work import prefixes, sides
+from xdplab.forwarders.xsk.forwarder import XskForwarder as XskForwarder, XskOptions as XskOptions
+from xdplab.hosts import (
+    Completed as Completed,
+    Conversation as Conversation,
+    Host as Host,
+    LocalHost as LocalHost,
+    Running as Running,
+)
+from xdplab.hosts.bpf import built, why_not_built as why_not_built
+from xdplab.hosts.kernel import (
+    CpuUse as CpuUse,
+    cpu_model as cpu_model,
+    cpu_use as cpu_use,
+    is_veth as is_veth,
+    link_mtu as link_mtu,
+    napi_on as napi_on,
+)
+from xdplab.hosts.waiting import how_it_ended as how_it_ended, wait_until as wait_until
 from xdplab.knobs import Knob as Knob, KnobContext as KnobContext
 from xdplab.knobs.base import PortFileKnob as PortFileKnob, ValueKnob as ValueKnob
 from xdplab.measure import (
@@ -78,12 +100,23 @@ from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison
 from xdplab.measure.distribution import Distribution as Distribution, distribution as distribution
 from xdplab.measure.figure import P50 as P50, P99 as P99
 from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
+from xdplab.measure.method import Part as Part, untested as untested
 from xdplab.measure.page import Page as Page, Section as Section
 from xdplab.measure.point import PointSummary as PointSummary
 from xdplab.measure.streams import (
     load_streams as load_streams,
     new_flow_streams as new_flow_streams,
     probe_streams as probe_streams,
+)
+from xdplab.methods.shared.counting import (
+    DRAIN_S as DRAIN_S,
+    MPPS as MPPS,
+    UNDER_WAY_S as UNDER_WAY_S,
+    CountingMethod as CountingMethod,
+    Curve as Curve,
+    RateRecord as RateRecord,
+    Rung as Rung,
+    counting_trials as counting_trials,
 )
 from xdplab.model import (
     CpuLayout as CpuLayout,
@@ -99,6 +132,7 @@ from xdplab.model import (
     Point as Point,
     PointFailed as PointFailed,
     RunRecord as RunRecord,
+    Shown as Shown,
     StreamResult as StreamResult,
     StreamSpec as StreamSpec,
     StudySpec as StudySpec,
@@ -108,9 +142,17 @@ from xdplab.model import (
     TrialSpec as TrialSpec,
     Unsupported as Unsupported,
     XdplabError as XdplabError,
+    validated as validated,
 )
 from xdplab.model.design import TESTER as TESTER, same_level as same_level
-from xdplab.model.digits import columns, significant as significant, spreadsheet_row as spreadsheet_row
+from xdplab.model.digits import (
+    columns,
+    number_of as number_of,
+    percent as percent,
+    significant as significant,
+    spreadsheet_row as spreadsheet_row,
+)
+from xdplab.model.pipeline import UNCHANGING as UNCHANGING
 from xdplab.model.plugins import need as need
 from xdplab.model.published import (
     Published as Published,
@@ -119,9 +161,12 @@ from xdplab.model.published import (
     published_table as published_table,
 )
 from xdplab.model.study import Scalar as Scalar
+from xdplab.model.trial import BY_APPLICATIONS as BY_APPLICATIONS
 from xdplab.report.exports import metric
+from xdplab.report.pictures import rate_chart as rate_chart
 from xdplab.runner import Listener as Listener
 from xdplab.testbed import Port as Port
+from xdplab.testbed.port_settings import features
 from xdplab.testers import Tester as Tester, TesterContext as TesterContext, make_tester as make_tester
 from xdplab.testers.base import RxChoice as RxChoice
 from xdplab.tools import (
@@ -144,6 +189,10 @@ GateSide = Side
 vpp_configuration = rendered
 #: Path of a program of `bpf/` on a host.
 bpf_program = built
+#: Offloads of an interface that can be changed -> `on` or `off`.
+port_offloads = features
+#: Of a pipeline that routes: the tester's side of the switch and the other, and the prefixes that lead to one of them.
+pipeline_sides, pipeline_prefixes = sides, prefixes
 #: A value with its bounds, as Bencher's metric format has it.
 bencher_metric = metric
 

@@ -18,7 +18,7 @@ from xdplab.forwarders.base import GROUP as FORWARDERS
 from xdplab.forwarders.options import Key, RawOptions
 from xdplab.knobs import Knob, make_knob
 from xdplab.knobs.base import GROUP as KNOBS
-from xdplab.measure import Method, PointFigures, method_class, method_names
+from xdplab.measure import Method, PointFigures, method_class
 from xdplab.model import InputError, MethodSpec, Model, RunRecord, StudySpec, TestbedSpec, TrialRecord, plugins
 from xdplab.model.base import above, described, document
 from xdplab.model.design import RAW
@@ -244,9 +244,9 @@ _LONG = 30
 
 @cache
 def own_methods() -> tuple[type[Method[Any]], ...]:
-    """Those of this package, each once; other packages have documents of their own."""
-    found = dict.fromkeys(method_class(name) for name in method_names())
-    ours = [method for method in found if method.__module__.startswith("xdplab.")]
+    """Those of this distribution, each once; others have documents of their own."""
+    named = [each.name for each in plugins.entries(METHODS) if each.dist and each.dist.name == "xdplab"]
+    ours = dict.fromkeys(method_class(name) for name in named)
     return tuple(sorted(ours, key=lambda method: method.name))
 
 

@@ -15,7 +15,7 @@ from xdplab.tools import project_root
 
 GATES = sorted((project_root() / "suites" / "pytest").glob("test_*.py"))
 #: Modules of our own packages beside the core.
-BESIDE = sorted((project_root() / "tools").glob("xdplab_*/*.py"))
+BESIDE = sorted((project_root() / "tools").glob("xdplab_*/**/*.py"))
 EXAMPLES = {name: text for name, text in examples().items() if name.endswith(".py")}
 
 
@@ -40,7 +40,8 @@ def test_gates_and_third_parties_import_nothing_else(source: str) -> None:
 
 
 def test_packages_beside_the_core_import_nothing_else() -> None:
-    assert {"xdplab_cost", "xdplab_delays"} <= {path.parent.name for path in BESIDE}
+    beside = {path.relative_to(project_root() / "tools").parts[0] for path in BESIDE}
+    assert {"xdplab_applications", "xdplab_cost", "xdplab_delays"} <= beside
     named = {path: imported(path.read_text(encoding="utf-8")) for path in BESIDE}
     ours = {path: {name for name in found if name.partition(".")[0] == "xdplab"} for path, found in named.items()}
     assert {path for path, found in ours.items() if found - {"xdplab.api"}} == set()

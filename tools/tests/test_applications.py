@@ -13,7 +13,8 @@ from lab.records import latency
 
 from xdplab.hosts.kernel import CpuUse
 from xdplab.measure import make_method
-from xdplab.methods.applications import (
+from xdplab.model import InputError, PointFailed, Unsupported
+from xdplab_applications.applications import (
     Applications,
     ApplicationsSpec,
     busy_cpus,
@@ -21,11 +22,10 @@ from xdplab.methods.applications import (
     ends as ends_module,
     price_of,
 )
-from xdplab.methods.applications.diagnosis import Tried, diagnose, unavailable_offloads
-from xdplab.methods.applications.ends import Ends, TcpCounts
-from xdplab.methods.applications.programs import Broken, Outcome, iperf3_outcome
-from xdplab.methods.applications.spec import Workload, features_of
-from xdplab.model import InputError, PointFailed, Unsupported
+from xdplab_applications.applications.diagnosis import Tried, diagnose, unavailable_offloads
+from xdplab_applications.applications.ends import Ends, TcpCounts
+from xdplab_applications.applications.programs import Broken, Outcome, iperf3_outcome
+from xdplab_applications.applications.spec import Workload, features_of
 
 IPERF3 = Path(__file__).with_name("data") / "iperf3-bidir.json"
 
@@ -71,7 +71,7 @@ def test_offload_vlan_has_a_tag_and_others_only_where_the_study_has_one() -> Non
 def test_default_offloads_are_those_that_the_other_end_leaves_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a veth has them when it is made: one that is switched off is named and refuses nothing."""
     on = {"a0": {"tx-checksumming": "on"}, "c0": {"tx-checksumming": "on", "tcp-segmentation-offload": "on"}}
-    monkeypatch.setattr(ends_module, "features", lambda _, ifname: on[ifname])
+    monkeypatch.setattr(ends_module, "port_offloads", lambda _, ifname: on[ifname])
     monkeypatch.setattr(diagnosis, "is_veth", lambda host, _: host == "veth")
     a0, c0 = (SimpleNamespace(host="veth", ifname=ifname) for ifname in on)
     ports = (SimpleNamespace(role="b0"), SimpleNamespace(role="b1"))

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from xdplab.hosts import cpu_job, memcached_client
-from xdplab.methods.functions.measuring import cache_misses_of
-from xdplab.methods.shared.servers import wrk_requests_per_s
 from xdplab.model import PointFailed
+from xdplab_applications import cpu_job, memcached_client
+from xdplab_applications.functions.measuring import cache_misses_of
+from xdplab_applications.servers import wrk_requests_per_s
 
 VALUE = b"VALUE xdplab 0 32\r\n" + b"x" * 32 + b"\r\nEND\r\n"
 

@@ -12,12 +12,13 @@ from lab import micro_records as micro
 
 from xdplab import app
 from xdplab.analysis import summarise
-from xdplab.methods.functions import Functions
-from xdplab.methods.functions.rows import RankAgreement, kendall_tau, orders, rows_of
-from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.model import InputError, Point, StudySpec, TrialRecord
-from xdplab.model.pipeline import MODE_OPTIONS, NfMode, NfPoint
+from xdplab.model.published import NfMode
 from xdplab.tools import project_root
+from xdplab_applications.functions import Functions
+from xdplab_applications.functions.nf import MODE_OPTIONS, NfPoint
+from xdplab_applications.functions.rows import RankAgreement, kendall_tau, orders, rows_of
+from xdplab_applications.functions.spec import FunctionsSpec
 
 SUITES = project_root() / "suites"
 STUDY = SUITES / "studies" / "network-functions.yaml"

@@ -24,7 +24,6 @@ from xdplab.forwarders.ovs.forwarder import OvsAfxdp
 from xdplab.forwarders.ovs.options import OvsAfxdpOptions, UserspaceOptions
 from xdplab.forwarders.ovs.pipelines import Tables, rule_hits, set_up, tables
 from xdplab.hosts import LocalHost
-from xdplab.methods.applications.ends import Ends
 from xdplab.model import InputError, Pipeline, StreamSpec
 from xdplab.runner import make_plan
 from xdplab.runner.ports import dut_of, tester_ports_of
@@ -32,6 +31,7 @@ from xdplab.testbed import Port
 from xdplab.testbed.fake import FakeTestbed
 from xdplab.testers import make_tester
 from xdplab.testers.packets import headers_of
+from xdplab_applications.applications.ends import Ends
 
 OURS = "suites/openflow/node.yaml"
 DESCRIBED = """

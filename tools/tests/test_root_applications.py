@@ -15,10 +15,10 @@ from lab.records import point
 from lab.rooted import Lab
 
 from xdplab.hosts.kernel import version_of
-from xdplab.methods.applications.ends import Ends
 from xdplab.model import TestbedSpec
 from xdplab.runner.ports import dut_of
 from xdplab.testbed import open_testbed
+from xdplab_applications.applications.ends import Ends
 
 pytestmark = pytest.mark.root
 

@@ -17,7 +17,6 @@ from xdplab.forwarders.ovs.builds import find_build, missing
 from xdplab.forwarders.ovs.forwarder import VSWITCHD, OvsForwarder
 from xdplab.forwarders.ovs.pipelines import TUNNEL
 from xdplab.forwarders.work import BUCKET_MACS
-from xdplab.forwarders.xsk.functions import XskFunctions
 from xdplab.hosts import LocalHost
 from xdplab.measure.datapath import ENDS
 from xdplab.model import ForwarderSpec, Path, Pipeline, Point, PointFailed, TestbedSpec, TrafficSpec
@@ -27,6 +26,7 @@ from xdplab.runner.work_proof import WorkProof, prove_work
 from xdplab.testbed import EmbeddedTestbed
 from xdplab.testers import TesterContext
 from xdplab.testers.xdpgen import Xdpgen
+from xdplab_applications.functions.nf import XskFunctions
 
 pytestmark = pytest.mark.root
 

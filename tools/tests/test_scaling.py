@@ -14,13 +14,12 @@ from lab import micro_records as micro
 from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.forwarders import Dut
-from xdplab.forwarders.xsk.functions import XskFunctions
-from xdplab.methods.functions import Functions
-from xdplab.methods.functions.rows import Scaling, rows_of, scalings
-from xdplab.methods.functions.spec import FunctionsSpec
 from xdplab.model import CpuLayout, InputError, Path as Way, Pipeline
-from xdplab.model.pipeline import NfPoint, NfTraffic
 from xdplab.tools import project_root
+from xdplab_applications.functions import Functions
+from xdplab_applications.functions.nf import NfPoint, NfTraffic, XskFunctions
+from xdplab_applications.functions.rows import Scaling, rows_of, scalings
+from xdplab_applications.functions.spec import FunctionsSpec
 
 STUDY = project_root() / "suites" / "studies" / "network-functions-scaling.yaml"
 

@@ -215,8 +215,8 @@ def test_what_the_file_starts_is_allowed_on_the_command_line(tmp_path: Path) -> 
 
 
 def test_applications_are_the_method_that_needs_them(cli: Callable[..., Done]) -> None:
-    from xdplab.methods.applications import Applications
     from xdplab.methods.latency import Latency
+    from xdplab_applications.applications import Applications
 
     assert (Applications.at_interfaces, Latency.at_interfaces) == (True, False)
 

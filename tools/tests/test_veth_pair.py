@@ -13,12 +13,12 @@ from lab.records import LAYOUT, point, run_record
 from xdplab.analysis.run import Run
 from xdplab.forwarders import Dut, make_forwarder
 from xdplab.forwarders.kernel.veth_pair import VethPair
-from xdplab.methods.applications.ends import Ends
 from xdplab.model import ForwarderSpec, Path as FramePath, Pipeline, PointFailed, TestbedSpec, TrafficSpec, TrialRecord
 from xdplab.runner import refusals
 from xdplab.runner.ports import dut_of, ports_of, tester_ports_of
 from xdplab.testbed import Port
 from xdplab.testbed.fake import FakeTestbed
+from xdplab_applications.applications.ends import Ends
 
 PAIR, XDP, BRIDGE = (point(name) for name in ("veth-pair", "xdp", "linux-bridge"))
 

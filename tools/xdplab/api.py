@@ -155,6 +155,7 @@ from xdplab.model.digits import (
 from xdplab.model.pipeline import UNCHANGING as UNCHANGING
 from xdplab.model.plugins import need as need
 from xdplab.model.published import (
+    NfMode as NfMode,
     Published as Published,
     PublishedCluster as PublishedCluster,
     PublishedTable as PublishedTable,

@@ -9,9 +9,11 @@ from pydantic import Field
 
 from xdplab.model.base import Model, Shown, validated
 from xdplab.model.errors import InputError
-from xdplab.model.pipeline import NfMode
 
 Stage = Literal["driver", "stack", "complete"]
+#: Where a network function runs: XDP program; AF_XDP application that spins, sleeps in poll(), or polls the driver; and
+#: `combined`: the verdict is the XDP program's, with the application's sockets open.
+NfMode = Literal["xdp", "af_xdp", "af_xdp-poll", "af_xdp-bp", "combined", "combined-poll", "combined-bp"]
 Span = Annotated[tuple[float, ...], Field(min_length=2, max_length=2)]
 
 

@@ -8,12 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xdplab.hosts import Completed, Conversation, Host, Running
-from xdplab.hosts.bpf import built, why_not_built
-from xdplab.methods.applications.ends import Ends
-from xdplab.methods.applications.spec import ApplicationsSpec, Direction, Workload
-from xdplab.methods.shared import servers
-from xdplab.model import CpuLayout, LatencySummary, Model, PointFailed
+from xdplab.api import (
+    Completed,
+    Conversation,
+    CpuLayout,
+    Host,
+    LatencySummary,
+    Model,
+    PointFailed,
+    Running,
+    bpf_program,
+    why_not_built,
+)
+from xdplab_applications import servers
+from xdplab_applications.applications.ends import Ends
+from xdplab_applications.applications.spec import ApplicationsSpec, Direction, Workload
 
 _OUR_PORT, _IPERF_PORT = 5001, 5201
 #: Program of the server, and of the client.
@@ -221,7 +230,7 @@ class Programs:
 
     @staticmethod
     def _pinned(host: Host, cpu: int, arguments: Sequence[str]) -> list[str]:
-        return ["taskset", "-c", str(cpu), built("xdpapp", host), *arguments]
+        return ["taskset", "-c", str(cpu), bpf_program("xdpapp", host), *arguments]
 
     def _asked(self, server: Conversation) -> dict[str, Any]:
         server.send("")

@@ -7,13 +7,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xdplab.hosts.bpf import built
-from xdplab.hosts.kernel import is_veth, link_mtu, napi_on
-from xdplab.methods.applications.spec import Feature
-from xdplab.methods.shared import servers
-from xdplab.model import PointFailed, Unsupported, XdplabError
-from xdplab.testbed import Port
-from xdplab.testbed.port_settings import features
+from xdplab.api import (
+    PointFailed,
+    Port,
+    Unsupported,
+    XdplabError,
+    bpf_program,
+    is_veth,
+    link_mtu,
+    napi_on,
+    port_offloads,
+)
+from xdplab_applications import servers
+from xdplab_applications.applications.spec import Feature
 
 _READY_S = 5.0
 #: What ethtool calls them, in the order in which they can be switched on: a segment needs a checksum.
@@ -106,7 +112,7 @@ class Ends:
                 port.host.make_folder(folder)
                 stack.callback(port.host.remove_folder, folder)
             for port in (*self.ports, *self.forwarders):
-                stack.callback(_switch, port, features(port.host, port.ifname))
+                stack.callback(_switch, port, port_offloads(port.host, port.ifname))
             # veth takes frames that XDP redirects only with NAPI; before offloads, for switching it resets them
             redirected_to = [(port.host, port.ifname) for port in self.ports if is_veth(port.host, port.ifname)]
             stack.enter_context(napi_on(redirected_to))
@@ -150,7 +156,7 @@ class Ends:
         return [
             (port, feature)
             for port, feature in self._switched()
-            if feature in self.offloads and features(port.host, port.ifname).get(_SHOWN[feature]) != "on"
+            if feature in self.offloads and port_offloads(port.host, port.ifname).get(_SHOWN[feature]) != "on"
         ]
 
     def without_unavailable(self) -> "Ends":
@@ -187,7 +193,7 @@ class Ends:
 
     def _tag(self, stack: contextlib.ExitStack, port: Port, folder: Path) -> None:
         """The port speaks in the VLAN only. By programs of tc: not every kernel has interfaces of VLANs."""
-        argv = [built("xdpapp", port.host), "vlan", port.ifname, str(self.vlan)]
+        argv = [bpf_program("xdpapp", port.host), "vlan", port.ifname, str(self.vlan)]
         process = port.host.converse(argv, log=folder / f"vlan-{port.role}.log")
         stack.callback(process.stop)
         try:
@@ -200,7 +206,7 @@ class Ends:
 
 def _switch(port: Port, wanted: Mapping[str, str]) -> None:
     """Bring offloads, by their long names, to `on` or `off`, as far as the driver has them."""
-    found = features(port.host, port.ifname)
+    found = port_offloads(port.host, port.ifname)
     for feature, shown in _SHOWN.items():
         value = wanted.get(shown, found.get(shown))
         if value != found.get(shown):

@@ -6,21 +6,58 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import ClassVar, get_args
 
-from xdplab.analysis.columns import figure_column
-from xdplab.forwarders import Dut
-from xdplab.forwarders.base import mode_in_use, mode_name
-from xdplab.hosts.kernel import CpuUse, cpu_use, link_mtu
-from xdplab.measure.figure import P50, P99, CountedFigures, Figure, PointFigures, TrialFigures
-from xdplab.measure.method import MethodResult, Part, Session
-from xdplab.measure.page import Column, Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.methods.applications.diagnosis import diagnose, unavailable_offloads
-from xdplab.methods.applications.ends import Ends
-from xdplab.methods.applications.programs import NEEDS, Outcome, Programs, missing
-from xdplab.methods.applications.spec import (
+from xdplab.api import (
+    BY_APPLICATIONS,
+    P50,
+    P99,
+    UNCHANGING,
+    Column,
+    CountedFigures,
+    CountingMethod,
+    CpuUse,
+    Dut,
+    Figure,
+    ForwarderSpec,
+    InputError,
+    MethodResult,
+    MethodSpec,
+    Page,
+    Part,
+    Point,
+    PointFailed,
+    PointFigures,
+    PointSummary,
+    Port,
+    PortsPath,
+    RunRecord,
+    Scalar,
+    Section,
+    Session,
+    Shown,
+    StreamResult,
+    StudySpec,
+    TrafficSpec,
+    TrialFigures,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    counting_trials,
+    cpu_use,
+    figure_column,
+    link_mtu,
+    mode_in_use,
+    mode_name,
+    percent,
+    significant,
+)
+from xdplab_applications.applications.diagnosis import diagnose, unavailable_offloads
+from xdplab_applications.applications.ends import Ends
+from xdplab_applications.applications.programs import NEEDS, Outcome, Programs, missing
+from xdplab_applications.applications.spec import (
     DEFAULT_OFFLOADS,
     ApplicationsSpec,
     Direction,
@@ -28,30 +65,7 @@ from xdplab.methods.applications.spec import (
     Workload,
     features_of,
 )
-from xdplab.methods.shared.counting import CountingMethod, counting_trials
-from xdplab.methods.shared.servers import REQUESTS, wrk_seconds
-from xdplab.model import (
-    ForwarderSpec,
-    InputError,
-    MethodSpec,
-    Path,
-    Point,
-    PointFailed,
-    RunRecord,
-    StreamResult,
-    StudySpec,
-    TrafficSpec,
-    TrialRecord,
-    TrialResult,
-    TrialSpec,
-    Unsupported,
-)
-from xdplab.model.base import Shown
-from xdplab.model.design import Scalar
-from xdplab.model.digits import percent, significant
-from xdplab.model.pipeline import UNCHANGING
-from xdplab.model.trial import BY_APPLICATIONS
-from xdplab.testbed import Port
+from xdplab_applications.servers import REQUESTS, wrk_seconds
 
 GOODPUT = Figure(key="goodput_mbps", name="goodput", unit="Mbit/s", better="more", verb="carries",
                  goal="most payload")  # fmt: skip
@@ -161,9 +175,9 @@ class Applications(CountingMethod[ApplicationsSpec]):
         """Each workload with each of its settings."""
         return list(self.spec.levels())
 
-    def path(self, levels: Mapping[str, Scalar]) -> Path:
+    def path(self, levels: Mapping[str, Scalar]) -> PortsPath:
         """From A to C, and back."""
-        return Path.THROUGH
+        return PortsPath.THROUGH
 
     def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
         """Ports that no application can use, programs that are not installed."""
@@ -289,7 +303,7 @@ class Applications(CountingMethod[ApplicationsSpec]):
         ]
 
 
-def _folder(dut: Dut) -> FilePath:
+def _folder(dut: Dut) -> Path:
     """Of the hosts of A and C, next to that of the forwarder."""
     return dut.rundir.with_name("applications")
 

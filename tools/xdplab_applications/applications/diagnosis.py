@@ -5,12 +5,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
-from xdplab.hosts.kernel import is_veth
-from xdplab.methods.applications.ends import Ends, TcpCounts
-from xdplab.methods.applications.programs import Broken, Programs
-from xdplab.methods.applications.spec import Direction, Feature, Workload
-from xdplab.model import PointFailed
-from xdplab.model.digits import significant
+from xdplab.api import PointFailed, is_veth, significant
+from xdplab_applications.applications.ends import Ends, TcpCounts
+from xdplab_applications.applications.programs import Broken, Programs
+from xdplab_applications.applications.spec import Direction, Feature, Workload
 
 #: A trial of each direction: long enough for TCP to be past its first retransmission, which waits for 0.2 s.
 _TRY_S, _TRY_WARMUP_S, _TRY_PATIENCE_S = 0.3, 0.1, 1.0

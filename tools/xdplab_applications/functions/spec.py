@@ -6,10 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from xdplab.measure.figure import PointFigures
-from xdplab.model import ForwarderSpec, MethodSpec
-from xdplab.model.pipeline import KEEP_ADDRESSES, TABLES, NfFunction, NfMode, NfPoint, NfTraffic
-from xdplab.model.published import Published
+from xdplab.api import ForwarderSpec, MethodSpec, NfMode, PointFigures, Published
+from xdplab_applications.functions.nf import KEEP_ADDRESSES, TABLES, NfFunction, NfPoint, NfTraffic
 
 Entries = Annotated[int, Field(ge=1, le=1_000_000)]
 

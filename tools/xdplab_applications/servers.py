@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from xdplab.hosts import Host, Running, memcached_client
-from xdplab.hosts.waiting import wait_until
-from xdplab.measure.figure import Figure
-from xdplab.model import PointFailed
+from xdplab.api import Figure, Host, PointFailed, Running, wait_until
+from xdplab_applications import memcached_client
 
 REQUESTS = Figure(key="requests_per_s", name="requests", unit="requests/s", better="more", verb="answers")
 #: Benchmarking addresses (RFC 2544 appendix C.2.2) of client and server, where their ports have none.

@@ -7,22 +7,33 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path, Path as FilePath
+from pathlib import Path
 from typing import get_args
 
-from xdplab.forwarders import Dut
-from xdplab.forwarders.xsk.functions import XskFunctions
-from xdplab.hosts import Host, Running, cpu_job
-from xdplab.measure.figure import CountedFigures, Figure
-from xdplab.measure.method import MethodResult, Session, untested
-from xdplab.methods.functions.spec import FunctionsSpec
-from xdplab.methods.shared import servers
-from xdplab.methods.shared.counting import DRAIN_S, UNDER_WAY_S, RateRecord
-from xdplab.methods.shared.servers import REQUESTS
-from xdplab.model import Point, PointFailed, TrialResult, TrialSpec, Unsupported
-from xdplab.model.base import Shown
-from xdplab.model.pipeline import NfTraffic
-from xdplab.testbed import Port
+from xdplab.api import (
+    DRAIN_S,
+    UNDER_WAY_S,
+    CountedFigures,
+    Dut,
+    Figure,
+    Host,
+    MethodResult,
+    Point,
+    PointFailed,
+    Port,
+    RateRecord,
+    Running,
+    Session,
+    Shown,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    untested,
+)
+from xdplab_applications import cpu_job, servers
+from xdplab_applications.functions.nf import NfTraffic, XskFunctions
+from xdplab_applications.functions.spec import FunctionsSpec
+from xdplab_applications.servers import REQUESTS
 
 ROUND_S = Figure(key="s_per_round", name="time of a round", unit="s per round", better="less", precision=1e6)
 
@@ -192,7 +203,7 @@ class Colocated:
     client: Port
 
     @property
-    def _folder(self) -> FilePath:
+    def _folder(self) -> Path:
         """Of the repetition; on the embedded testbed client and server share a machine."""
         return self.dut.rundir
 
@@ -228,7 +239,7 @@ class Colocated:
         """
         if self.traffic == "job":
             host = self.dut.host
-            argv = [host.python, host.program(FilePath(cpu_job.__file__)), str(duration_s)]
+            argv = [host.python, host.program(Path(cpu_job.__file__)), str(duration_s)]
             report = json.loads(self._output(self._start(host, argv)))
             return float(report["elapsed_s"] / max(report["rounds"], 1))
         with self._server() as server:

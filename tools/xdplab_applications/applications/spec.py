@@ -7,8 +7,7 @@ from typing import Annotated, Literal, NamedTuple, Self, get_args
 
 from pydantic import AfterValidator, Field
 
-from xdplab.model import MethodSpec
-from xdplab.model.design import Scalar
+from xdplab.api import MethodSpec, Scalar
 
 Kind = Literal["bulk", "requests", "connections", "udp", "iperf3", "web", "memcached"]
 _MOST_CONNECTIONS = 100

@@ -8,18 +8,28 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, get_args
 
-from xdplab.analysis.answers.ranking import Contender
-from xdplab.analysis.compare import compare_points, corrected
-from xdplab.analysis.words import NEVER_PAIRED
-from xdplab.measure.comparison import Comparison
-from xdplab.measure.page import Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.shared.counting import MPPS, CountingMethod, Curve, Rung
-from xdplab.model import Model
-from xdplab.model.digits import number_of, significant
-from xdplab.model.pipeline import NfMode, NfPoint, NfTraffic
-from xdplab.model.published import Published
+from xdplab.api import (
+    MPPS,
+    NEVER_PAIRED,
+    Comparison,
+    Contender,
+    CountingMethod,
+    Curve,
+    Model,
+    NfMode,
+    Page,
+    PointSummary,
+    Published,
+    Rung,
+    Section,
+    compare_points,
+    corrected,
+    number_of,
+    rate_chart,
+    significant,
+)
+from xdplab_applications.functions.nf import NfPoint, NfTraffic
+from xdplab_applications.functions.spec import FunctionFigures, FunctionsSpec
 
 # The modes of a network function in order of throughput: ours, the published one, and how far both agree.
 
@@ -222,8 +232,6 @@ def sections(method: CountingMethod[FunctionsSpec], page: Page) -> list[Section]
     grown: list[Scaling] = scalings(rows)
     plot = ""
     if rates:
-        from xdplab.report.pictures import rate_chart  # a run is shown without the report
-
         names = {point.point_id: f"{point.levels['traffic']}: {point.forwarder}" for point in rates}
         plot = page.chart(rate_chart(rates, MPPS, names))
     found = {

@@ -5,15 +5,38 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from xdplab.analysis.answers.ranking import Contender
-from xdplab.analysis.columns import figure_column, range_columns
-from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.forwarders.xsk.functions import XskFunctions
-from xdplab.measure.figure import Figure, TrialFigures
-from xdplab.measure.method import Part, Session
-from xdplab.measure.page import Column, Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.methods.functions.measuring import (
+from xdplab.api import (
+    MPPS,
+    Column,
+    Contender,
+    CountingMethod,
+    Dut,
+    Figure,
+    Forwarder,
+    ForwarderSpec,
+    InputError,
+    MethodSpec,
+    Page,
+    Part,
+    Point,
+    PointSummary,
+    Port,
+    PortsPath,
+    RateRecord,
+    RunRecord,
+    Scalar,
+    Section,
+    Session,
+    StudySpec,
+    TrafficSpec,
+    TrialFigures,
+    TrialRecord,
+    counting_trials,
+    figure_column,
+    make_forwarder,
+    range_columns,
+)
+from xdplab_applications.functions.measuring import (
     FLOOD_MORE_S,
     ROUND_S,
     Colocated,
@@ -25,24 +48,10 @@ from xdplab.methods.functions.measuring import (
     traffic_of,
     under_traffic,
 )
-from xdplab.methods.functions.rows import findings, function_of, sections
-from xdplab.methods.functions.spec import FunctionFigures, FunctionsSpec
-from xdplab.methods.shared.counting import MPPS, CountingMethod, RateRecord, counting_trials
-from xdplab.methods.shared.servers import REQUESTS
-from xdplab.model import (
-    ForwarderSpec,
-    InputError,
-    MethodSpec,
-    Path,
-    Point,
-    RunRecord,
-    StudySpec,
-    TrafficSpec,
-    TrialRecord,
-)
-from xdplab.model.design import Scalar
-from xdplab.model.pipeline import NfPoint
-from xdplab.testbed import Port
+from xdplab_applications.functions.nf import NfPoint, XskFunctions
+from xdplab_applications.functions.rows import findings, function_of, sections
+from xdplab_applications.functions.spec import FunctionFigures, FunctionsSpec
+from xdplab_applications.servers import REQUESTS
 
 #: Traffic that is for a program on the function's core, and comes in at its one port.
 _BESIDE = ("local", "web", "job")
@@ -92,9 +101,9 @@ class Functions(CountingMethod[FunctionsSpec]):
         """Those of one kind of traffic are to be dropped."""
         return levels["traffic"] != "dropped"
 
-    def path(self, levels: Mapping[str, Scalar]) -> Path:
+    def path(self, levels: Mapping[str, Scalar]) -> PortsPath:
         """Between two ports, or at the one behind which something runs."""
-        return Path.HAIRPIN if levels["traffic"] in _BESIDE else Path.THROUGH
+        return PortsPath.HAIRPIN if levels["traffic"] in _BESIDE else PortsPath.THROUGH
 
     def forwarder(self, point: Point) -> Forwarder[Any]:
         """The function with tables for its traffic."""

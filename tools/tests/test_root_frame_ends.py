@@ -83,7 +83,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def reasons(lab: Lab, allowed: Any, **forwarders: Any) -> dict[str, str]:
     allow = [part for path in allowed for part in ("--allow-program", str(path))]
     given = [{"label": label, **each} for label, each in forwarders.items()]
-    done = lab.run(forwarders=given, options=allow)
+    done = lab.run(forwarders=given, options=allow, env={"LAB_SILENT_S": "1"})
     assert done.code == 1, done.err
     lab.assert_nothing_left()
     return {row["forwarder"]: row["reason"] for row in lab.rows()}

@@ -2,6 +2,7 @@
 """Finding VPP, its version and its configuration, without a VPP."""
 
 import enum
+import sys
 from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -252,14 +253,10 @@ def test_what_vpp_papi_returns_becomes_plain(value: Any, number: int) -> None:
     assert type(found["kind"]) is int
 
 
-def test_message_types_of_an_earlier_vpp_are_forgotten() -> None:
-    from vpp_papi import VPPType, vpp_serializer
-
-    papi_client("/nowhere")
-    VPPType("vl_api_of_an_older_vpp_t", [["u32", "one"]])
-    assert "vl_api_of_an_older_vpp_t" in vpp_serializer.types
-    vpp_serializer.message_cache[("of an older vpp", "0x1")] = None
-    papi_client("/nowhere")
-    assert ("of an older vpp", "0x1") not in vpp_serializer.message_cache
-    assert "vl_api_of_an_older_vpp_t" not in vpp_serializer.types
-    assert "u32" in vpp_serializer.types
+def test_each_client_has_message_types_of_its_own() -> None:
+    """Those of an earlier VPP were taken for the next one's; and of VPPs that started side by side some found none."""
+    first, second = papi_client("/nowhere"), papi_client("/nowhere")
+    type(first).connect.__globals__["VPPType"]("vl_api_of_another_vpp_t", [["u32", "one"]])
+    assert first.get_type("vl_api_of_another_vpp_t") is not None
+    assert second.get_type("vl_api_of_another_vpp_t") is None
+    assert not [name for name in sys.modules if name.startswith("vpp_papi_")]

@@ -6,7 +6,8 @@ child process without which a call does not count), `after_s` (later than its be
 `self`, or the name of a child process; `restored`: the guardian is not killed with the run. LAB_TAG fixes the
 tag in the names of namespaces and links, so that a test knows its own next to those of others. LAB_XDP_ON names a
 port that is found to carry an XDP program. LAB_DIRECT is a folder of what the direct link carried, which takes
-seconds of each run. LAB_FREEZER (v1, v2 or none) is the only freezer of cgroups that is found.
+seconds of each run. LAB_FREEZER (v1, v2 or none) is the only freezer of cgroups that is found. LAB_SILENT_S is how
+long a forwarder may let no frame through after its start, for those that never will.
 """
 
 import functools
@@ -25,6 +26,7 @@ from typing import Any, ClassVar
 
 from hdrh.histogram import HdrHistogram
 
+from xdplab.forwarders import Forwarder
 from xdplab.hosts import freezer
 from xdplab.model import StreamResult, TrialResult, TrialSpec
 from xdplab.testbed import embedded
@@ -214,6 +216,8 @@ def _occupy(role: str) -> None:
     embedded.EmbeddedTestbed.up = occupied  # type: ignore[method-assign]
 
 
+if "LAB_SILENT_S" in os.environ:
+    Forwarder.silent_s = float(os.environ["LAB_SILENT_S"])
 if "LAB_FREEZER" in os.environ:
     freezer.folders = lambda: iter(freezers(os.environ["LAB_FREEZER"]))  # type: ignore[misc,assignment]
 if "LAB_XDP_ON" in os.environ:

@@ -96,7 +96,7 @@ _COMPLAINT = re.compile(
 _NOISE = re.compile(
     r"\|(INFO|DBG)\||failed to enumerate system datapaths|terminating with signal 15|RLIMIT_MEMLOCK|timeval\|WARN|"
     r"checksum offload is not supported|TELEMETRY: No legacy callbacks|No (available|free) .*hugepages reported|"
-    r"skipping unrecognized data section|libxdp: No bpffs found",
+    r"skipping unrecognized data section|libxdp: No bpffs found|\[\d+\] unknown driver 'net_af_",
 )
 #: What stands before a message: a date and a number of Open vSwitch, a process of VPP.
 _BEFORE = re.compile(r"^\s*(\d{4}-\d\d-\d\dT[^|]*\|\d+\|(?P<module>\w+)(\([^)]*\))?\|\w+\||[\w-]+\[\d+\]: )")

@@ -4,15 +4,19 @@
 Facts about vpp-papi 2.4.2 that shape this module:
 
 * With `bootstrapapi` the message definitions come from VPP itself, so no files of its version are needed.
-* Its tables of types and messages are one for the whole process and keep the first definition they met, so they are
-  emptied before a connection to a VPP that may be another version.
+* Its tables of types and messages are the module's and keep the first definition they met, so each connection has a
+  copy of the package: the VPP may be another version, and others may be connected to at the same time.
 * A message that this VPP has not, or has in another form (CRC), is simply absent.
 * A reader of the statistics spins while VPP says that it is writing them: for ever when VPP died in that moment.
 """
 
 import enum
+import itertools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from types import ModuleType
 from typing import Any
 
 from xdplab.forwarders.vpp.segment import papi_stats
@@ -52,19 +56,36 @@ class VppAway(PointFailed):
 
 
 def papi_client(address: str) -> Any:
-    """A vpp-papi client of the API socket at `address`, not connected yet."""
-    from vpp_papi import VPPApiClient, vpp_serializer  # 0.2 s, needed by VPP forwarders only
+    """A vpp-papi client of the API socket at `address`, not connected yet, with a copy of vpp-papi of its own.
 
-    global _types_at_first
-    if _types_at_first is None:
-        _types_at_first = dict(vpp_serializer.types)
-    vpp_serializer.types.clear()
-    vpp_serializer.types.update(_types_at_first)
-    vpp_serializer.message_cache.clear()
-    return VPPApiClient(bootstrapapi=True, server_address=address, read_timeout=REPLY_TIMEOUT_S, async_thread=False)
+    That package has one table of message types. A client takes what it finds there, whichever VPP it is of, also while
+    another thread reads those of the VPP beside it.
+    """
+    return _copy_of_papi().VPPApiClient(
+        bootstrapapi=True, server_address=address, read_timeout=REPLY_TIMEOUT_S, async_thread=False
+    )
 
 
-_types_at_first: dict[str, Any] | None = None
+def _copy_of_papi() -> ModuleType:
+    """In some 20 ms, 0.2 s the first time."""
+    found = find_spec("vpp_papi")
+    assert found is not None
+    assert found.origin is not None
+    name = f"{found.name}_{next(_COPIES)}"
+    spec = spec_from_file_location(name, found.origin, submodule_search_locations=found.submodule_search_locations)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = made = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(made)
+    finally:
+        for each in list(sys.modules):
+            if each == name or each.startswith(f"{name}."):
+                del sys.modules[each]
+    return made
+
+
+_COPIES = itertools.count(1)
 
 
 class VppControl:

@@ -95,7 +95,7 @@ def test_names_modes_and_counters_are_those_that_vpp_reports(
         assert 50 <= found["counters"][name]["tx"] <= 200
 
 
-def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
+def test_counters_have_what_each_node_cost_and_where_frames_were_lost(tmp_path: Path) -> None:
     playback = Playback(NEWEST / "afxdp.json.xz")
     playback.recorded.pop("not_asked", None)
     reported = RUNTIME_HEAD + "".join(
@@ -107,9 +107,12 @@ def test_counters_have_what_each_node_cost(tmp_path: Path) -> None:
         {"message": {"name": "cli_inband", "fields": {"cmd": command}}, "answer": {"retval": 0, "reply": reply}}
         for command, reply in (("show runtime", reported), ("clear runtime", ""))
     ]
+    playback.left[at - 1]["answer"] = {"l2-output/L2 output packets": 200, "x-tx/no free tx slots": 3}
     forwarder = forwarder_of(playback)
     forwarder.start(playback.dut(tmp_path))
-    (nodes,) = forwarder.counters()["nodes"].values()
+    counters = forwarder.counters()
+    assert counters["errors"] == {"x-tx/no free tx slots": 3}  # of frames that were lost
+    (nodes,) = counters["nodes"].values()
     assert {name: (node["received"], node["clocks"]) for name, node in nodes.items()} == {
         "af_xdp-input": (200, 30_000), "x-tx": (0, 10_000),
     }  # fmt: skip

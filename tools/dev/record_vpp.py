@@ -223,7 +223,7 @@ def _noting_complaints(carry_out: Callable[[], None], taken: dict[str, Any]) -> 
     try:
         carry_out()
     except XdplabError as exc:
-        if exc.exit_code != 1:  # bad input or an interruption end the command
+        if exc.exit_code != 1:  # bad input ends the command
             raise
         taken["ends"] = f"{type(exc).__name__}: {exc}"
 

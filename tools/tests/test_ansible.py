@@ -41,7 +41,7 @@ def test_parts_that_advice_names_are_parts_of_the_playbooks() -> None:
     """`--tags packages` and the like, of messages and documents."""
     (play,) = yaml.safe_load((ANSIBLE / "provision.yml").read_text(encoding="utf-8"))
     parts = {role["tags"] for role in play["roles"]}
-    places = [*(project_root() / "tools" / "xdplab").rglob("*.py"), *(project_root() / "docs").glob("*.md")]
+    places = [*(project_root() / "tools").glob("xdplab*/**/*.py"), *(project_root() / "docs").glob("*.md")]
     named = {
         each for path in places for each in re.findall(r"--(?:skip-)?tags ([a-z,]+)", path.read_text(encoding="utf-8"))
     }

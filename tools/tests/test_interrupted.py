@@ -20,6 +20,7 @@ from lab.command import BIN, finish, start, wait_for
 
 from xdplab.hosts import LocalHost
 from xdplab.hosts.kernel import has_carrier
+from xdplab.hosts.signals import check_interrupted
 from xdplab.model import Interrupted, XdplabError
 from xdplab.runner import deferred, interruptible
 
@@ -69,6 +70,22 @@ def test_a_signal_is_not_taken_for_an_error_of_what_it_meets() -> None:
 
     with interruptible(), pytest.raises(Interrupted, match="SIGINT"):
         has_carrier(Host(), "lo")
+
+
+def test_a_signal_is_not_lost_where_what_cleans_up_after_it_fails() -> None:
+    def trial() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            raise XdplabError("the connection is lost")
+
+    with interruptible():
+        check_interrupted()
+        with pytest.raises(XdplabError, match="lost"):
+            trial()
+        with pytest.raises(Interrupted, match="SIGINT"):
+            check_interrupted()
+    check_interrupted()  # another run of this process
 
 
 def test_a_signal_while_a_process_is_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import select
 import shlex
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -23,7 +24,8 @@ from lab.cuts import changes, look, run as run_with_cuts, running
 from lab.sshlab import HOME
 
 from xdplab.hosts import SshHost, ssh_link
-from xdplab.model import LinkLost
+from xdplab.hosts.signals import interruptible
+from xdplab.model import Interrupted, LinkLost
 from xdplab.testbed import read_testbed
 from xdplab.tools import project_root
 
@@ -464,6 +466,24 @@ def test_a_host_that_hangs_is_given_up_and_what_runs_there_ends_when_it_goes_on(
             host.exists("/")
     finally:
         os.kill(agent, signal.SIGCONT)
-    wait_for(lambda: not [each for each in running(bench.lab) if "sleep 74" in each], "the end of what runs there", 10)
+    wait_for(lambda: "b: sleep" not in running(bench.lab), "the end of what runs there", 10)
+    host.close()
+    bench.assert_as_before()
+
+
+def test_a_command_that_is_interrupted_ends_on_its_host(bench: Bench, tmp_path: Path) -> None:
+    host = SshHost("b", read_testbed(str(bench.lab.testbed), tmp_path).hosts["b"], "controller/interrupted")
+    host.open()
+
+    def interrupt() -> None:
+        wait_for(lambda: "b: sleep" in running(bench.lab), "the command")  # so that is after `interruptible` began
+        os.kill(os.getpid(), signal.SIGINT)
+
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    with interruptible(), pytest.raises(Interrupted, match="SIGINT"):
+        host.run(["sleep", "73"], timeout_s=60)
+    sender.join()
+    wait_for(lambda: "b: sleep" not in running(bench.lab), "its end", 10)
     host.close()
     bench.assert_as_before()

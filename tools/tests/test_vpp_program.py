@@ -2,7 +2,9 @@
 """Finding VPP, its version and its configuration, without a VPP."""
 
 import enum
+import gc
 import sys
+import weakref
 from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -260,3 +262,7 @@ def test_each_client_has_message_types_of_its_own() -> None:
     assert first.get_type("vl_api_of_another_vpp_t") is not None
     assert second.get_type("vl_api_of_another_vpp_t") is None
     assert not [name for name in sys.modules if name.startswith("vpp_papi_")]
+    made = weakref.ref(type(first))
+    del first
+    gc.collect()
+    assert made() is None

@@ -123,6 +123,7 @@ from xdplab.model import (
     DoesNotCompile as DoesNotCompile,
     ForwarderSpec as ForwarderSpec,
     InputError as InputError,
+    Interrupted as Interrupted,
     LatencySummary as LatencySummary,
     MethodSpec as MethodSpec,
     Missing as Missing,
@@ -229,6 +230,7 @@ def measure(
     Raises:
         InputError: it is bad, or nothing could be measured.
         Missing: this machine has not got what all of it needs.
+        Interrupted: by a signal, before anything was measured; no `XdplabError`, nor an `Exception`.
     """
     spec = study if isinstance(study, StudySpec) else app.read_study(study, changes)
     folder, outcome = app.run_study(app.prepare(spec, allowed_programs), listener or Listener(), app.results_folder())

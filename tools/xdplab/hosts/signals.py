@@ -31,12 +31,14 @@ _pending: str | None = None
 _came = 0
 _advice = ""
 _terminals: tuple[int, ...] = ()
+#: What `Interrupted` was raised for, in this `interruptible`.
+_raised = ""
 #: Called before the process exits at the third signal.
 _before_exit: list[Callable[[], None]] = []
 
 
 def _handle(number: int, _frame: FrameType | None) -> None:
-    global _came, _pending
+    global _came, _pending, _raised
     _came += 1
     name = signal.Signals(number).name
     if number == signal.SIGHUP:
@@ -52,11 +54,22 @@ def _handle(number: int, _frame: FrameType | None) -> None:
         if _came == _GIVES_UP - 1:
             _say("still putting back what was changed; the next signal gives up")
         return
+    _raised = name
     raise _interrupted(name)
 
 
 def _interrupted(name: str, failed: str = "") -> Interrupted:
     return Interrupted(f"ended by {name}; what was measured is kept{failed}")
+
+
+def check_interrupted() -> None:
+    """Asked before each trial: a clean-up that failed may have raised an error of its own in its place.
+
+    Raises:
+        Interrupted: it was raised before, and the run has gone on.
+    """
+    if _raised:
+        raise _interrupted(_raised)
 
 
 def _say(line: str) -> None:
@@ -80,10 +93,11 @@ def interruptible(testbed: str = "...") -> Iterator[None]:
 
     SIGHUP that is ignored stays so (nohup). `testbed`: as `--testbed` has it, to advise who gives up; empty: no advice.
     """
-    global _came, _advice, _terminals
+    global _came, _advice, _terminals, _raised
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    _raised = ""
     _came, _terminals = 0, tuple(fd for fd in (1, 2) if os.isatty(fd))
     _advice = f"; `xdplab restore --testbed {shlex.quote(testbed)}` does it" if testbed else ""
     numbers = [signal.SIGINT, signal.SIGTERM]
@@ -93,6 +107,7 @@ def interruptible(testbed: str = "...") -> Iterator[None]:
     try:
         yield
     finally:
+        _raised = ""
         for number, handler in saved.items():
             signal.signal(number, handler)
 
@@ -114,7 +129,7 @@ def deferred() -> Iterator[None]:
     Raises:
         Interrupted: one came; with what the block itself raised of ours.
     """
-    global _depth, _pending
+    global _depth, _pending, _raised
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield
         return
@@ -128,8 +143,8 @@ def deferred() -> Iterator[None]:
     finally:
         _depth -= 1
         if not _depth and _pending:
-            name, _pending = _pending, None
-            raise _interrupted(name, failed)
+            _raised, _pending = _pending, None
+            raise _interrupted(_raised, failed)
 
 
 def started(start: Callable[[], P]) -> P:

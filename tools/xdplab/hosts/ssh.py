@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 
 from xdplab.hosts.base import Host, in_use
+from xdplab.hosts.signals import deferred
 from xdplab.model import HostLost, HostSpec, InputError, LinkLost, XdplabError
 from xdplab.model.plugins import need
 from xdplab.tools import provision_command, setup_command
@@ -240,7 +241,7 @@ class SshHost(Host):
             raise
         except BaseException:
             if name == "execute":  # interrupted: the command must not go on while everything is put back
-                with contextlib.suppress(XdplabError, AgentError):
+                with deferred(), contextlib.suppress(XdplabError, AgentError):
                     self.cancel(args[-1])
             raise
         try:

@@ -123,7 +123,7 @@ class Steps:
         return type(first)(self.reasons) if len(self.failed) > 1 else first
 
     def raise_failed(self) -> None:
-        """Raises XdplabError: `error`, unless it is None."""
+        """Raises `error`, unless it is None: an XdplabError, or Interrupted."""
         if self.error is not None:
             raise self.error
 

@@ -27,8 +27,13 @@ _TRIES = 3
 _CAUSE = 0.1
 #: Names of counters, and of fields of counters, of frames that are lost.
 _LOSS = re.compile(r"drop|err|miss|fail|discard|invalid|full|empty_descs|no_buf|nobuf|lost|refused|overrun|aborted")
-#: What goes on all the time where everybody is well: a socket that has nothing to send (XDP_STATISTICS).
-_NO_LOSS = re.compile(r"tx_ring_empty_descs|upcall_flow_limit|no_errors?$|tx_full$")
+#: What goes on all the time where everybody is well: a socket that has nothing to send (XDP_STATISTICS), and of VPP's
+#: error counters those of frames that come through (vnet/l2, acl, vxlan and af_xdp of VPP 26.10).
+_NO_LOSS = re.compile(
+    r"tx_ring_empty_descs|upcall_flow_limit|no_errors?$|tx_full$|"
+    r"/(L2 [\w ]+ packets|L2 (forward|learn) (misses|hit)|L2 replication complete|valid \w+ ACL|[\w ]+ hits\b|"
+    r"ACL permit|new sessions|existing session|checked|good packets|syscall required)"
+)
 #: Counters of IP and UDP that say why the kernel's own stack keeps a frame (RFC 4293, RFC 4113).
 _SNMP = ("InHdrErrors", "InAddrErrors", "InUnknownProtos", "InDiscards", "OutDiscards", "OutNoRoutes", "FragFails",
          "NoPorts", "InErrors", "InNoRoutes", "InTruncatedPkts", "InCsumErrors")  # fmt: skip

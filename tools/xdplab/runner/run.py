@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from xdplab.forwarders import make_forwarder, plain_name
-from xdplab.hosts.signals import deferred, interruptible
+from xdplab.hosts.signals import check_interrupted, deferred, interruptible
 from xdplab.hosts.waiting import run_parallel
 from xdplab.knobs import KnobContext, make_knob
 from xdplab.model import (
@@ -169,7 +169,7 @@ class StudyRun:
                 ):
                     with steps.step(what):
                         put_back()
-                try:
+                try:  # an interruption goes on
                     steps.raise_failed()
                 except XdplabError as exc:
                     ended.error = ended.error or exc
@@ -325,6 +325,7 @@ class StudyRun:
             else:
                 self._listener.starting(group[0].point, group[0].number, number + 1, len(order), left_s)
                 self._measure(group[0])
+            check_interrupted()
             number += len(group)
             round_over = at + 1 == len(groups) or groups[at + 1][0].number != group[0].number
             if round_over and self._job.enough(group[0].number + 1, self._failed):

@@ -18,7 +18,7 @@ from xdplab.forwarders import Dut, Forwarder
 from xdplab.forwarders.base import UNPROVEN, Counting, Pooled, mode_in_use, sockets_in_use
 from xdplab.hosts.freezer import Freezer
 from xdplab.hosts.kernel import detach_xdp, link_names, remove_link, wait_for_queues
-from xdplab.hosts.signals import deferred
+from xdplab.hosts.signals import check_interrupted, deferred
 from xdplab.hosts.waiting import advised, comes_true, complaints, last_words, stopped
 from xdplab.knobs import KnobContext
 from xdplab.measure import Method, MethodResult, TrialFigures
@@ -394,6 +394,7 @@ class PointSession:
         turn: int | None = None,
     ) -> TrialResult:
         """By the journal of a resumed run, or taken now."""
+        check_interrupted()
         record = self._earlier.pop(self._trials, None)
         if record is None:
             if self._trials > self._first_trial and not self._method.turns and not self._method.lets_others:

@@ -21,7 +21,6 @@ from xdplab.hosts.kernel import napi_on, thread_use
 from xdplab.model import (
     Calibration,
     InputError,
-    Interrupted,
     Missing,
     Model,
     NamesProgram,
@@ -226,8 +225,8 @@ class Trex(Tester):
             if why:
                 raise PointFailed(why if str(exc) in (ended, why) else f"{why}; {exc}") from None
             raise
-        except Interrupted:
-            self._active.close()
+        except BaseException:
+            self._active.close()  # whatever it does now, it is not for the next trial
             raise
 
     def close(self) -> None:

@@ -6,10 +6,12 @@ Facts about vpp-papi 2.4.2 that shape this module:
 * With `bootstrapapi` the message definitions come from VPP itself, so no files of its version are needed.
 * Its tables of types and messages are the module's and keep the first definition they met, so each connection has a
   copy of the package: the VPP may be another version, and others may be connected to at the same time.
+* It also gives `ipaddress` a method `vapi_af` with the last copy's numbers, which nothing here uses.
 * A message that this VPP has not, or has in another form (CRC), is simply absent.
 * A reader of the statistics spins while VPP says that it is writing them: for ever when VPP died in that moment.
 """
 
+import atexit
 import enum
 import itertools
 import sys
@@ -61,9 +63,12 @@ def papi_client(address: str) -> Any:
     That package has one table of message types. A client takes what it finds there, whichever VPP it is of, also while
     another thread reads those of the VPP beside it.
     """
-    return _copy_of_papi().VPPApiClient(
+    papi = _copy_of_papi()
+    made = papi.VPPApiClient(
         bootstrapapi=True, server_address=address, read_timeout=REPLY_TIMEOUT_S, async_thread=False
     )
+    atexit.unregister(papi.vpp_papi.vpp_atexit)  # keeps the copy for ever; our VPP ends with the run
+    return made
 
 
 def _copy_of_papi() -> ModuleType:

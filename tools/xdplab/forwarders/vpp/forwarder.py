@@ -42,9 +42,6 @@ _PACKAGE = "vpp-plugin-core"
 
 VppOptionsT = TypeVar("VppOptionsT", bound=VppOptions)
 
-#: VPP counts these among its errors, of frames that come through.
-_NO_ERRORS = ("/L2 input packets", "/L2 output packets", "/syscall required")
-
 
 class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
     """What all VPP forwarders share; a subclass says how a port becomes an interface."""
@@ -168,8 +165,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
         vpp, control = self.instance, self.instance.control
         control.call("control_ping")  # the segment can be read for long after VPP has died
         found: dict[str, Any] = {each.name: control.interface_statistics(each.index) for each in vpp.interfaces}
-        errors = {name: count for name, count in control.errors().items() if not name.endswith(_NO_ERRORS)}
-        return {**found, "errors": errors, **vpp.nodes.read(control.cli)}
+        return {**found, "errors": control.errors(), **vpp.nodes.read(control.cli)}
 
     def free_buffers(self) -> int:
         """Of all pools. VPP 26.10 loses some 510 at each deletion of an AF_XDP interface."""

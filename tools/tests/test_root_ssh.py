@@ -476,7 +476,7 @@ def test_a_command_that_is_interrupted_ends_on_its_host(bench: Bench, tmp_path: 
     host.open()
 
     def interrupt() -> None:
-        wait_for(lambda: "b: sleep" in running(bench.lab), "the command")  # so that is after `interruptible` began
+        wait_for(lambda: "b: sleep" in running(bench.lab), "the command")  # which is within `interruptible`
         os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=interrupt)

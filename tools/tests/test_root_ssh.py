@@ -460,13 +460,14 @@ def test_a_host_that_hangs_is_given_up_and_what_runs_there_ends_when_it_goes_on(
     host.open()
     agent = host.facts["pid"]
     host.start(["sleep", "74"], log=Path(spec.folder) / "log")
+    assert "B: sleep" in running(bench.lab)
     os.kill(agent, signal.SIGSTOP)
     try:
         with pytest.raises(LinkLost, match="b: no answer to exists after 1 s"):
             host.exists("/")
     finally:
         os.kill(agent, signal.SIGCONT)
-    wait_for(lambda: "b: sleep" not in running(bench.lab), "the end of what runs there", 10)
+    wait_for(lambda: "B: sleep" not in running(bench.lab), "the end of what runs there", 10)
     host.close()
     bench.assert_as_before()
 
@@ -476,7 +477,7 @@ def test_a_command_that_is_interrupted_ends_on_its_host(bench: Bench, tmp_path: 
     host.open()
 
     def interrupt() -> None:
-        wait_for(lambda: "b: sleep" in running(bench.lab), "the command")  # which is within `interruptible`
+        wait_for(lambda: "B: sleep" in running(bench.lab), "the command")  # which is within `interruptible`
         os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=interrupt)
@@ -484,6 +485,6 @@ def test_a_command_that_is_interrupted_ends_on_its_host(bench: Bench, tmp_path: 
     with interruptible(), pytest.raises(Interrupted, match="SIGINT"):
         host.run(["sleep", "73"], timeout_s=60)
     sender.join()
-    wait_for(lambda: "b: sleep" not in running(bench.lab), "its end", 10)
+    wait_for(lambda: "B: sleep" not in running(bench.lab), "its end", 10)
     host.close()
     bench.assert_as_before()

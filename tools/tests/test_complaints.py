@@ -26,6 +26,7 @@ WELL = """\
 2026-11-28T22:56:45Z|00056|dpdk|INFO|Device with port_id=0 already stopped
 2026-11-28T22:56:47Z|00057|netdev_dpdk|WARN|Rx checksum offload is not supported on port 0
 dpdk [warn ]: [0] unknown driver 'net_af_packet'
+af_xdp [error ]: b0-754b/0: set promiscuous not supported yet
 2026-11-28T22:56:47Z|00080|timeval|WARN|Unreasonably long 3681ms poll interval (147ms user, 421ms system)
 2026-11-28T22:56:44Z|00046|netdev_afxdp|ERR|setrlimit(RLIMIT_MEMLOCK) failed: Operation not permitted
 libbpf: elf: skipping unrecognized data section(8) .xdp_run_config

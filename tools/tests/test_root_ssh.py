@@ -460,7 +460,7 @@ def test_a_host_that_hangs_is_given_up_and_what_runs_there_ends_when_it_goes_on(
     host.open()
     agent = host.facts["pid"]
     host.start(["sleep", "74"], log=Path(spec.folder) / "log")
-    assert "B: sleep" in running(bench.lab)
+    wait_for(lambda: "B: sleep" in running(bench.lab), "what runs there")
     os.kill(agent, signal.SIGSTOP)
     try:
         with pytest.raises(LinkLost, match="b: no answer to exists after 1 s"):

@@ -92,11 +92,12 @@ _COMPLAINT = re.compile(
     r"is required|Traceback|abort",
     re.IGNORECASE,
 )
-#: Written by programs that are well, as recorded (`test_complaints.py`): Open vSwitch 3.1, dpdk-testpmd 22.11.
+#: Written by programs that are well (`test_complaints.py`): Open vSwitch 3.1, dpdk-testpmd 22.11, VPP 26.10.
 _NOISE = re.compile(
     r"\|(INFO|DBG)\||failed to enumerate system datapaths|terminating with signal 15|RLIMIT_MEMLOCK|timeval\|WARN|"
     r"checksum offload is not supported|TELEMETRY: No legacy callbacks|No (available|free) .*hugepages reported|"
-    r"skipping unrecognized data section|libxdp: No bpffs found|\[\d+\] unknown driver 'net_af_",
+    r"skipping unrecognized data section|libxdp: No bpffs found|\[\d+\] unknown driver 'net_af_|"
+    r"set promiscuous not supported yet",
 )
 #: What stands before a message: a date and a number of Open vSwitch, a process of VPP.
 _BEFORE = re.compile(r"^\s*(\d{4}-\d\d-\d\dT[^|]*\|\d+\|(?P<module>\w+)(\([^)]*\))?\|\w+\||[\w-]+\[\d+\]: )")

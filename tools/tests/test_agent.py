@@ -23,6 +23,7 @@ from xdplab.hosts.agent import machine, netlink, serve, xsk
 from xdplab.hosts.ssh_link import agent_zip
 from xdplab.model import Unsupported
 from xdplab_applications import cpu_job, memcached_client
+from xdplab_timeline import perf_probe
 
 
 class Session:
@@ -308,8 +309,8 @@ def test_what_another_session_left_on_a_port_is_kept_as_that_left_it(monkeypatch
 def test_what_runs_on_hosts_needs_no_newer_python_than_3_9() -> None:
     """Grammar by the parser; of the library, what came after and has been taken for granted here before."""
     folder = Path(machine.__file__).parent
-    beside = [folder.parent / f"{name}.py" for name in ("frame_probe", "cable_probe", "perf_probe")]
-    beside += [Path(each.__file__) for each in (segment, cpu_job, memcached_client)]
+    beside = [folder.parent / f"{name}.py" for name in ("frame_probe", "cable_probe")]
+    beside += [Path(each.__file__) for each in (segment, cpu_job, memcached_client, perf_probe)]
     for path in [*folder.glob("*.py"), *beside]:
         tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 9))
         for node in ast.walk(tree):

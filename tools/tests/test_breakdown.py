@@ -2,7 +2,7 @@
 """From time stamps of the probes to stages, and the method that takes them, on a simulated probe stream."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,11 +14,11 @@ from lab.records import point, result, run_record, stream
 from xdplab.analysis import answer, summarise
 from xdplab.forwarders.base import ProbeTarget, probes_of
 from xdplab.measure import TrialFigures, make_method
-from xdplab.methods import breakdown as method
-from xdplab.methods.breakdown import BreakdownFigures, BreakdownSpec
-from xdplab.methods.shared.batches import STAGES, ProbeRecords, StageTimes, stage_times, traced_times
-from xdplab.methods.shared.traced import one_in
 from xdplab.model import StudySpec, TrafficSpec, TrialRecord, TrialResult, TrialSpec, Unsupported
+from xdplab_timeline import recorders
+from xdplab_timeline.batches import STAGES, ProbeRecords, StageTimes, stage_times, traced_times
+from xdplab_timeline.breakdown import BreakdownFigures, BreakdownSpec
+from xdplab_timeline.recorders import one_in
 
 COLUMNS = ("begun", "received", "queued", "kicked", "reaped", "frames", "sent")
 Record = tuple[int, int, int, int, int, int, int]
@@ -140,17 +140,13 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     """A session whose probes give a simulated stream, and which saw how dense a record was asked for."""
     made = FakeSession([])
 
-    class Probes:
-        def end(self) -> ProbeRecords:
-            return getattr(made, "batches", records_of(500))
-
     @contextmanager
-    def attached(dut: Any, target: ProbeTarget, every: int) -> Iterator[Probes]:
+    def probed(dut: Any, target: ProbeTarget, recorder: str, every: int) -> Iterator[Callable[[], ProbeRecords]]:
         made.attached += 1
-        yield Probes()
+        yield lambda: getattr(made, "batches", records_of(500))
         made.attached -= 1
 
-    monkeypatch.setattr(method, "attached", attached)
+    monkeypatch.setattr(recorders, "probed", probed)
     return made
 
 

@@ -9,17 +9,17 @@ from dev.data_format import data_format, own_methods
 from dev.drawing import drawing
 from xdplab.analysis.columns import own_columns
 from xdplab.measure import TrialFigures, method_class, method_names
-from xdplab.methods.breakdown import BreakdownRecord
 from xdplab.methods.changes.figures import ChangeRecord
+from xdplab.methods.counting import RateRecord
 from xdplab.methods.rfc2544.records import ClauseRecord, SearchRecord
 from xdplab.methods.rfc2544.search import PRESETS
-from xdplab.methods.shared.counting import RateRecord
-from xdplab.methods.stages import StagesRecord
-from xdplab.methods.tracing import TracedRecord
 from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.base import described
 from xdplab.results import RunFolder
 from xdplab.tools import project_root
+from xdplab_timeline.breakdown import BreakdownRecord
+from xdplab_timeline.stages import StagesRecord
+from xdplab_timeline.tracing import TracedRecord
 
 ROOT = project_root()
 DOCUMENTS = [

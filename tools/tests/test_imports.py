@@ -41,7 +41,7 @@ def test_only_what_lists_commands_looks_for_those_of_other_packages() -> None:
 
 def test_a_run_is_shown_without_the_libraries_that_draw_and_classify() -> None:
     """Nor is what other methods need, or other hosts."""
-    others = {"xdplab.methods.micro", "xdplab.forwarders.dpdk", "asyncio"}
+    others = {"xdplab_timeline.micro", "xdplab.forwarders.dpdk", "asyncio"}
     assert loaded({*_PLOTS, *others, "jinja2", "xdplab.runner", "xdplab.report"}, "show", str(STORED)) == []
 
 

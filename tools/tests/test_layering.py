@@ -16,7 +16,7 @@ from xdplab.tools import project_root
 ROOT = project_root()
 PACKAGE = ROOT / "tools" / "xdplab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-IN_FOLDERS = [path for path in MODULES if path.parent.parent == PACKAGE / "methods" and path.parent.name != "shared"]
+IN_FOLDERS = [path for path in MODULES if path.parent.parent == PACKAGE / "methods"]
 
 
 @cache

@@ -27,7 +27,7 @@ from xdplab.analysis import summarise
 from xdplab.analysis.columns import rows_of
 from xdplab.forwarders.xsk.forwarder import XskOptions, XskRole
 from xdplab.measure import make_method
-from xdplab.methods.shared.counting import UNDER_WAY_S
+from xdplab.methods.counting import UNDER_WAY_S
 from xdplab.model import InputError, PointFailed, StudySpec, TrialSpec, validated
 from xdplab.tools import project_root
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from xdplab.hosts.perf_probe import batches, read_back
+from xdplab_timeline.perf_probe import batches, read_back
 
 COLUMNS = ("received", "queued", "kicked", "frames", "sent")
 

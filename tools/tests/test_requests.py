@@ -9,7 +9,7 @@ import pytest
 from lab.studies import a_testbed, study
 
 from xdplab.measure import make_method
-from xdplab.methods.shared.counting import first_frames
+from xdplab.methods.counting import first_frames
 from xdplab.model import InputError, Path, StreamSpec, StudySpec, TestbedSpec, TrafficSpec, TrialResult, TrialSpec
 from xdplab.model.study import Names, unusual
 from xdplab.runner import make_plan

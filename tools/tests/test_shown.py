@@ -22,8 +22,6 @@ from xdplab.cli.tables import csv_text
 from xdplab.measure import LimitedBy, Measured, figure, make_method
 from xdplab.measure.distribution import Distribution
 from xdplab.measure.point import PointSummary
-from xdplab.methods.stages import stage_rows
-from xdplab.methods.tracing import tracing_answer, tracing_part
 from xdplab.model import TestbedSpec, TrialRecord
 from xdplab.model.digits import loss_over
 from xdplab.model.published import published_figure
@@ -34,6 +32,8 @@ from xdplab.report.html import describe
 from xdplab.report.page import Place, fixed, kpps
 from xdplab.report.pictures import rate_chart
 from xdplab.results import RunFolder
+from xdplab_timeline.stages import stage_rows
+from xdplab_timeline.tracing import tracing_answer, tracing_part
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
 STORED = Path(__file__).parent / "data" / "stored"

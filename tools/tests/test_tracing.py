@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each way of tracing costs: the method on a forwarder that slows down as told, its figures and the report."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,6 @@ from xdplab.analysis import answer, summarise
 from xdplab.forwarders import make_forwarder
 from xdplab.forwarders.base import ProbeTarget
 from xdplab.measure import TrialFigures, make_method
-from xdplab.methods import tracing
-from xdplab.methods.shared.batches import ProbeRecords, TracedTimes, traced_times
-from xdplab.methods.shared.traced import paired_trials
-from xdplab.methods.tracing import TracingSpec, verdict
 from xdplab.model import (
     ForwarderSpec,
     InputError,
@@ -33,6 +29,10 @@ from xdplab.model import (
 )
 from xdplab.stats import Difference, difference_interval
 from xdplab.tools import project_root
+from xdplab_timeline import recorders
+from xdplab_timeline.batches import ProbeRecords, TracedTimes, traced_times
+from xdplab_timeline.traced import paired_trials
+from xdplab_timeline.tracing import TracingSpec, verdict
 
 SPEC = {"name": "tracing", "rates_pps": [10_000], "pairs": 4, "published": "understanding-delays-afxdp"}
 #: What a way costs in ns.
@@ -61,6 +61,9 @@ class Session:
         self.spread_ns = spread_ns
         #: What its own recording tells instead of `records()`.
         self.reported: dict[str, Any] = {}
+        #: Recorder -> why it cannot begin, or end.
+        self.refused: dict[str, Exception] = {}
+        self.ends_badly: dict[str, Exception] = {}
 
     def probes(self, dut: Any) -> ProbeTarget:
         return ProbeTarget("/opt/xsk", 1, 2, "b0", "xsk")
@@ -73,6 +76,11 @@ class Session:
         assert self.way == "in-band"
         self.way = None
         return {**records(), **self.reported}
+
+    def end(self, recorder: str) -> ProbeRecords:
+        if recorder in self.ends_badly:
+            raise self.ends_badly[recorder]
+        return ProbeRecords.of(records(recorder == "bpf"))
 
     def trial(self, spec: Trial, purpose: Any = "measure", clause: str = "", **_: Any) -> TrialResult:
         latency = 2_000 + COSTS.get(self.way or "", 0) + self.spread_ns * len(self.records) % 7
@@ -98,22 +106,18 @@ class Session:
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     made = Session()
 
-    def recorder(way: str) -> Any:
-        class Probes:
-            def end(self) -> ProbeRecords:
-                return ProbeRecords.of(records(way == "bpf"))
-
-        @contextmanager
-        def attach(dut: Any, target: ProbeTarget, every: int) -> Iterator[Probes]:
-            assert target.provider == "xsk"
-            made.way = way
-            yield Probes()
+    @contextmanager
+    def probed(dut: Any, target: ProbeTarget, recorder: str, every: int) -> Iterator[Callable[[], ProbeRecords]]:
+        assert target.provider == "xsk"
+        if recorder in made.refused:
+            raise made.refused[recorder]
+        made.way = recorder
+        try:
+            yield lambda: made.end(recorder)
+        finally:
             made.way = None
 
-        return attach
-
-    monkeypatch.setattr(tracing, "attached", recorder("bpf"))
-    monkeypatch.setattr(tracing, "recorded_by_perf", recorder("perf"))
+    monkeypatch.setattr(recorders, "probed", probed)
     return made
 
 
@@ -166,13 +170,8 @@ def test_the_report_has_both_tables_and_the_published_cost(session: Session) -> 
     assert any(each.startswith("bpf 1.2 µs") for each in found.details)
 
 
-def test_a_way_that_is_missing_is_left_out_with_its_reason(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def missing(*_: Any) -> Iterator[None]:
-        raise Unsupported("perf is not installed")
-        yield
-
-    monkeypatch.setattr(tracing, "recorded_by_perf", missing)
+def test_a_way_that_is_missing_is_left_out_with_its_reason(session: Session) -> None:
+    session.refused = {"perf": Unsupported("perf is not installed")}
     rows = measured(session)
     assert rows["perf", 0] == {"way": "perf", "reason": "perf is not installed"}
     assert {way for way, rate in rows if rate} == {"in-band", "bpf"}
@@ -195,7 +194,7 @@ def test_what_ended_a_trial_is_reported_and_not_what_came_of_it(
         raise PointFailed("xsk: it does not run")
 
     monkeypatch.setattr(session, "end_recording", gone)
-    with pytest.raises(Interrupted, match="Ctrl-C"), tracing.traced(session, "in-band", 1):
+    with pytest.raises(Interrupted, match="Ctrl-C"), recorders.recording(session, "in-band", 1):
         raise Interrupted("Ctrl-C")
 
 
@@ -256,18 +255,8 @@ def test_a_way_that_recorded_nothing_has_a_reason_and_no_cost(
     assert rows["bpf", 10_000]["recorded"] == 4 * len(RECORDS)
 
 
-def test_a_recorder_that_cannot_end_is_found_before_the_first_trial(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Broken:
-        def end(self) -> ProbeRecords:
-            raise PointFailed("perf_probe: perf script: incompatible file format")
-
-    @contextmanager
-    def attach(*_: Any) -> Iterator[Broken]:
-        yield Broken()
-
-    monkeypatch.setattr(tracing, "recorded_by_perf", attach)
+def test_a_recorder_that_cannot_end_is_found_before_the_first_trial(session: Session) -> None:
+    session.ends_badly = {"perf": PointFailed("perf_probe: perf script: incompatible file format")}
     assert measured(session)["perf", 0]["reason"] == "perf_probe: perf script: incompatible file format"
 
 

@@ -52,8 +52,11 @@ from xdplab.forwarders.base import (
     RuleCounting as RuleCounting,
     RuleHits as RuleHits,
     Stamping as Stamping,
+    frames_received as frames_received,
+    in_role as in_role,
     mode_in_use as mode_in_use,
     mode_name as mode_name,
+    probes_of as probes_of,
 )
 from xdplab.forwarders.changes import Change as Change, Changing as Changing, Step as Step
 from xdplab.forwarders.fake import Box as Box, FakeForwarder as FakeForwarder
@@ -66,7 +69,7 @@ from xdplab.forwarders.process import (
 )
 from xdplab.forwarders.vpp.process import rendered
 from xdplab.forwarders.work import prefixes, sides
-from xdplab.forwarders.xsk.forwarder import XskForwarder as XskForwarder, XskOptions as XskOptions
+from xdplab.forwarders.xsk.forwarder import XskForwarder as XskForwarder, XskOptions as XskOptions, XskRole as XskRole
 from xdplab.hosts import (
     Completed as Completed,
     Conversation as Conversation,
@@ -80,6 +83,7 @@ from xdplab.hosts.kernel import (
     cpu_model as cpu_model,
     cpu_use as cpu_use,
     is_veth as is_veth,
+    link_counters as link_counters,
     link_mtu as link_mtu,
     napi_on as napi_on,
 )
@@ -96,10 +100,19 @@ from xdplab.measure import (
     Session as Session,
     TrialFigures as TrialFigures,
 )
-from xdplab.measure.comparison import Answer as Answer, Comparison as Comparison
-from xdplab.measure.distribution import Distribution as Distribution, distribution as distribution
+from xdplab.measure.comparison import MAX_WORDS as MAX_WORDS, Answer as Answer, Comparison as Comparison
+from xdplab.measure.distribution import (
+    Distribution as Distribution,
+    carried_by as carried_by,
+    distribution as distribution,
+    if_enough_samples as if_enough_samples,
+)
 from xdplab.measure.figure import P50 as P50, P99 as P99
-from xdplab.measure.measured import Measured as Measured, RepetitionFigures as RepetitionFigures
+from xdplab.measure.measured import (
+    Measured as Measured,
+    RepetitionFigures as RepetitionFigures,
+    known_median as known_median,
+)
 from xdplab.measure.method import Part as Part, untested as untested
 from xdplab.measure.page import Page as Page, Section as Section
 from xdplab.measure.point import PointSummary as PointSummary
@@ -108,7 +121,7 @@ from xdplab.measure.streams import (
     new_flow_streams as new_flow_streams,
     probe_streams as probe_streams,
 )
-from xdplab.methods.shared.counting import (
+from xdplab.methods.counting import (
     DRAIN_S as DRAIN_S,
     MPPS as MPPS,
     UNDER_WAY_S as UNDER_WAY_S,
@@ -145,14 +158,17 @@ from xdplab.model import (
     XdplabError as XdplabError,
     validated as validated,
 )
+from xdplab.model.base import Count as Count, Distinct as Distinct
 from xdplab.model.design import TESTER as TESTER, same_level as same_level
 from xdplab.model.digits import (
     columns,
+    number as number,
     number_of as number_of,
     percent as percent,
     significant as significant,
     spreadsheet_row as spreadsheet_row,
 )
+from xdplab.model.histogram import Histogram as Histogram
 from xdplab.model.pipeline import UNCHANGING as UNCHANGING
 from xdplab.model.plugins import need as need
 from xdplab.model.published import (
@@ -160,13 +176,30 @@ from xdplab.model.published import (
     Published as Published,
     PublishedCluster as PublishedCluster,
     PublishedTable as PublishedTable,
+    Stage as Stage,
+    published as published,
     published_table as published_table,
 )
 from xdplab.model.study import Scalar as Scalar
 from xdplab.model.trial import BY_APPLICATIONS as BY_APPLICATIONS
+from xdplab.report.chart import (
+    Axis as Axis,
+    Chart as Chart,
+    InRow as InRow,
+    distribution_chart as distribution_chart,
+    row_chart as row_chart,
+)
 from xdplab.report.exports import metric
 from xdplab.report.pictures import rate_chart as rate_chart
+from xdplab.results import trials_by_point as trials_by_point
 from xdplab.runner import Listener as Listener
+from xdplab.stats import (
+    MIN_ROUNDS as MIN_ROUNDS,
+    Difference as Difference,
+    Interval as Interval,
+    difference_interval as difference_interval,
+    ratio_interval as ratio_interval,
+)
 from xdplab.testbed import Port as Port
 from xdplab.testbed.port_settings import features
 from xdplab.testers import Tester as Tester, TesterContext as TesterContext, make_tester as make_tester

@@ -8,9 +8,9 @@ from typing import Any
 
 from lab.records import encoded, result, run_record, stream
 from xdplab import app
-from xdplab.methods.stages import StageSummary
 from xdplab.model import Point, RunRecord, StudySpec, TrialRecord, validated
 from xdplab.results import RunFolder, new_run
+from xdplab_timeline.stages import StageSummary
 
 MODE = {"xdp": {"b0": {"mode": "native"}}, "xsk": [{"zero_copy": False}]}
 

@@ -17,10 +17,10 @@ from xdplab.measure.measured import Measured
 from xdplab.measure.method import Method
 from xdplab.measure.page import Page, Section
 from xdplab.measure.point import PointSummary
+from xdplab.methods.counting import Curve, Rung
 from xdplab.methods.rfc2544.figures import FORWARDING_RATE, NDR, PDR, Rfc2544Figures
 from xdplab.methods.rfc2544.search import PRESETS
 from xdplab.methods.rfc2544.spec import FULL, Clause, Rfc2544Spec, scale_of
-from xdplab.methods.shared.counting import Curve, Rung
 from xdplab.model import Model, Point, RunRecord, StudySpec, TrialRecord
 from xdplab.model.digits import number_of
 from xdplab.model.study import Names

@@ -6,36 +6,48 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.analysis.columns import figure_column
-from xdplab.forwarders import Forwarder, make_forwarder
-from xdplab.forwarders.base import in_role
-from xdplab.forwarders.xsk.forwarder import XskRole
-from xdplab.measure.distribution import Distribution, carried_by
-from xdplab.measure.figure import CountedFigures, Figure, PointFigures, TrialFigures
-from xdplab.measure.method import MethodResult, Session
-from xdplab.measure.page import Column, Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import DRAIN_S, CountingMethod, counting_trials
-from xdplab.model import (
+from xdplab.api import (
+    DRAIN_S,
+    Column,
+    Count,
+    CountedFigures,
+    CountingMethod,
+    Distribution,
+    Figure,
+    Forwarder,
     ForwarderSpec,
+    Histogram,
+    MethodResult,
     MethodSpec,
     Model,
-    Path,
+    Page,
     Point,
     PointFailed,
+    PointFigures,
+    PointSummary,
+    PortsPath,
+    Published,
     RunRecord,
+    Scalar,
+    Section,
+    Session,
+    Stage,
     StreamSpec,
     TrafficSpec,
+    TrialFigures,
     TrialRecord,
     TrialSpec,
     Unsupported,
+    XskRole,
+    carried_by,
+    counting_trials,
+    distribution_chart,
+    figure_column,
+    in_role,
+    make_forwarder,
+    number,
+    trials_by_point,
 )
-from xdplab.model.base import Count
-from xdplab.model.design import Scalar
-from xdplab.model.digits import number
-from xdplab.model.histogram import Histogram
-from xdplab.model.published import Published, Stage
-from xdplab.results import trials_by_point
 
 # Stages of a frame's way: of one trial, and over all repetitions, merged exactly.
 
@@ -226,8 +238,8 @@ class Stages(CountingMethod[StagesSpec]):
     def frames_return(self, levels: Mapping[str, Scalar]) -> bool:
         return False
 
-    def path(self, levels: Mapping[str, Scalar]) -> Path:
-        return Path.HAIRPIN
+    def path(self, levels: Mapping[str, Scalar]) -> PortsPath:
+        return PortsPath.HAIRPIN
 
     def forwarder(self, point: Point) -> Forwarder[Any]:
         """The program as a sink that tells stages."""
@@ -288,8 +300,6 @@ class Stages(CountingMethod[StagesSpec]):
 
     def sections(self, page: Page) -> list[Section]:
         """A row for each stage, their distributions, and what was published."""
-        from xdplab.report.chart import distribution_chart
-
         rows = [point for point in page.measured if StagesFigures.of(point).stages]
         plots = {}
         for stage in STAGES if rows else ():

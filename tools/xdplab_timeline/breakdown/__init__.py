@@ -7,35 +7,45 @@ latency of the two tells what tracing costs; the stages are those of the traced 
 
 from collections.abc import Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from xdplab.forwarders.base import probes_of
-from xdplab.measure.comparison import Answer
-from xdplab.measure.figure import PointFigures, TrialFigures
-from xdplab.measure.measured import known_median
-from xdplab.measure.method import Session
-from xdplab.measure.page import Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.batches import STAGES, StageTimes, medians, stage_times
-from xdplab.methods.shared.traced import (
+from xdplab.api import (
+    MIN_ROUNDS,
+    Answer,
+    Axis,
+    Chart,
+    InRow,
+    Interval,
+    MethodSpec,
+    Page,
+    Point,
+    PointFigures,
+    PointSummary,
+    RunRecord,
+    Section,
+    Session,
+    TrialFigures,
+    TrialRecord,
+    known_median,
+    ratio_interval,
+    row_chart,
+    significant,
+)
+from xdplab_timeline.batches import STAGES, ProbeRecords, StageTimes, medians, stage_times
+from xdplab_timeline.recorders import Recorder, recording
+from xdplab_timeline.traced import (
     ALONE,
     PROBES_ON_THE_WAY,
     WITHOUT,
     PairsAtRate,
     TracedMethod,
     TracedSpec,
+    TracedTrial,
     at_rate,
-    attached,
+    journaled,
     paired_trials,
     percentiles,
 )
-from xdplab.model import MethodSpec, Point, RunRecord, TrafficSpec, TrialRecord
-from xdplab.model.digits import significant
-from xdplab.stats import MIN_ROUNDS, Interval, ratio_interval
-
-if TYPE_CHECKING:
-    from xdplab.report.chart import Chart, InRow
-
 
 # Breakdown of a point: at each rate the stages of a median frame and the latency with and without the probes.
 
@@ -93,10 +103,8 @@ class BreakdownFigures(PointFigures):
 
 def breakdown_figures(trials: Sequence[TrialRecord]) -> BreakdownFigures:
     found: dict[float, list[BreakdownRecord]] = {}
-    for trial in trials:
-        if trial.purpose == "figures" and trial.clause.startswith(f"{CLAUSE} "):
-            record = BreakdownRecord.of(trial)
-            found.setdefault(record.rate_pps, []).append(record)
+    for record in journaled(BreakdownRecord, trials, f"{CLAUSE} *"):
+        found.setdefault(record.rate_pps, []).append(record)
     return BreakdownFigures(breakdown=tuple(_at_rate(trials, rate, stages) for rate, stages in sorted(found.items())))
 
 
@@ -180,21 +188,18 @@ class Breakdown(TracedMethod[BreakdownSpec]):
     records: ClassVar[tuple[type[TrialFigures], ...]] = (BreakdownRecord,)
 
     @property
-    def ways(self) -> Sequence[str]:
-        return (WITH,)
+    def ways(self) -> Mapping[str, Recorder]:
+        return {WITH: "bpf"}
 
-    def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """Each rate in turn; a forwarder without probes is unsupported."""
-        target = probes_of(session.forwarder, session.dut)
-        with attached(session.dut, target, 1):
-            pass  # a build without probes is reported before anything is measured
-        for one in self.rounds(session, traffic, self.ways):
-            with attached(session.dut, target, one.every) as probes:
-                session.trial(one.spec, purpose="search", clause=one.clause)
-                found = stage_times(probes.end())
-            if found:  # none when the trial was answered from the journal of a resumed run
-                record = BreakdownRecord(rate_pps=one.rate_pps, recorded_one_in=one.every, **dict(found))
-                session.record_figures(f"{CLAUSE} {one.rate_pps:.0f} stages {one.round}", record)
+    def possible(self, session: Session) -> Sequence[str]:
+        """The one; a build without probes is reported before anything is measured."""
+        with recording(session, "bpf", 1):
+            return (WITH,)
+
+    def keep(self, session: Session, traced: TracedTrial, found: ProbeRecords) -> None:
+        if times := stage_times(found):
+            record = BreakdownRecord(rate_pps=traced.rate_pps, recorded_one_in=traced.every, **dict(times))
+            session.record_figures(f"{CLAUSE} {traced.rate_pps:.0f} stages {traced.round}", record)
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> BreakdownFigures:
         return breakdown_figures(trials)
@@ -207,7 +212,6 @@ class Breakdown(TracedMethod[BreakdownSpec]):
         broken = [summary for summary in page.measured if BreakdownFigures.of(summary).breakdown]
         if not broken:
             return []
-
         charts = {name: page.chart(breakdown_chart(broken, name)) for name in ("p50", "p99")}
         return [page.section(self, "report.html.j2", broken=broken, charts=charts, stage_words=STAGES)]
 
@@ -221,10 +225,8 @@ _NOTE = (
 )
 
 
-def breakdown_chart(summaries: Sequence[PointSummary], percentile: str) -> "Chart":
+def breakdown_chart(summaries: Sequence[PointSummary], percentile: str) -> Chart:
     """One row per forwarder and rate; dots: the tester's latency without the probes and with them."""
-    from xdplab.report.chart import Axis, InRow, row_chart  # a run is shown without the report
-
     rows: list[str] = []
     places: dict[str, list[InRow]] = {}
     for name, found in ((each.forwarder, one) for each in summaries for one in BreakdownFigures.of(each).breakdown):
@@ -242,10 +244,8 @@ def breakdown_chart(summaries: Sequence[PointSummary], percentile: str) -> "Char
     return row_chart(title, rows, Axis(f"time at {percentile}", "µs"), places, note, bars=STAGES)
 
 
-def _stack(places: "dict[str, list[InRow]]", row: int, stages: Mapping[str, float]) -> None:
+def _stack(places: dict[str, list[InRow]], row: int, stages: Mapping[str, float]) -> None:
     """Each stage begins where the one before it ends; what is read of it is its own time."""
-    from xdplab.report.chart import InRow
-
     left = 0.0
     for stage, value in stages.items():
         places.setdefault(stage, []).append(InRow(row, value, left, left + value))

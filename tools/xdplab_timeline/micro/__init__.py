@@ -8,30 +8,44 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from xdplab.analysis.columns import figure_column, range_columns
-from xdplab.forwarders import Dut, Forwarder, make_forwarder
-from xdplab.forwarders.base import frames_received, in_role
-from xdplab.hosts.kernel import link_counters
-from xdplab.measure.figure import Figure, TrialFigures
-from xdplab.measure.method import MethodResult, Session, untested
-from xdplab.measure.page import Column, Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.counting import DRAIN_S, MPPS, UNDER_WAY_S, CountingMethod, RateRecord
-from xdplab.model import (
+from xdplab.api import (
+    DRAIN_S,
+    MPPS,
+    UNDER_WAY_S,
+    Column,
+    CountingMethod,
+    Dut,
+    Figure,
+    Forwarder,
     ForwarderSpec,
     InputError,
+    MethodResult,
     MethodSpec,
-    Path,
+    Page,
     Point,
     PointFailed,
+    PointSummary,
+    PortsPath,
+    Published,
+    RateRecord,
+    Scalar,
+    Section,
+    Session,
+    Shown,
     StreamSpec,
     StudySpec,
     TrafficSpec,
+    TrialFigures,
     TrialSpec,
+    figure_column,
+    frames_received,
+    in_role,
+    link_counters,
+    make_forwarder,
+    range_columns,
+    rate_chart,
+    untested,
 )
-from xdplab.model.base import Shown
-from xdplab.model.design import Scalar
-from xdplab.model.published import Published
 
 #: Frames are sent to a program for so long, to see whether it works.
 _PROOF_S = 0.02
@@ -88,8 +102,8 @@ class Micro(CountingMethod[MicroSpec]):
         """Of the workloads one sends frames back."""
         return levels["workload"] == "l2fwd"
 
-    def path(self, levels: Mapping[str, Scalar]) -> Path:
-        return Path.HAIRPIN
+    def path(self, levels: Mapping[str, Scalar]) -> PortsPath:
+        return PortsPath.HAIRPIN
 
     def forwarder(self, point: Point) -> Forwarder[Any]:
         role: Any = point.levels["workload"]
@@ -167,8 +181,6 @@ class Micro(CountingMethod[MicroSpec]):
         """The rates as table and bars, and what was published."""
         if not page.measured:
             return [page.section(self, "beside.html.j2", published=self.spec.published)]
-        from xdplab.report.pictures import rate_chart  # a run is shown without the report
-
         names = {point.point_id: f"{self.where(point)}: {point.forwarder}" for point in page.measured}
         chart = page.chart(rate_chart(page.measured, MPPS, names))
         return [page.section(self, "report.html.j2", plot=chart, published=self.spec.published)]

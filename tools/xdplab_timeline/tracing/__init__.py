@@ -6,55 +6,62 @@ The tester's time stamps travel in the frames and are there in all of them: they
 traced stages should add up to.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from xdplab.forwarders.base import Stamping, probes_of
-from xdplab.measure.comparison import MAX_WORDS, Answer
-from xdplab.measure.figure import PointFigures, TrialFigures
-from xdplab.measure.measured import known_median
-from xdplab.measure.method import Part, Session
-from xdplab.measure.page import Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.methods.shared.batches import STAGES, BatchCounts, ProbeRecords, Spans, TracedTimes, medians, traced_times
-from xdplab.methods.shared.traced import (
+from xdplab.api import (
+    MAX_WORDS,
+    MIN_ROUNDS,
+    Answer,
+    Difference,
+    Distinct,
+    Interval,
+    MethodSpec,
+    Model,
+    Page,
+    Part,
+    Point,
+    PointFailed,
+    PointFigures,
+    PointSummary,
+    Published,
+    RunRecord,
+    Section,
+    Session,
+    Shown,
+    StudySpec,
+    TrialFigures,
+    TrialRecord,
+    Unsupported,
+    difference_interval,
+    known_median,
+    percent,
+    published,
+    ratio_interval,
+    significant,
+)
+from xdplab_timeline.batches import STAGES, BatchCounts, ProbeRecords, Spans, TracedTimes, medians, traced_times
+from xdplab_timeline.recorders import RECORDERS, Recorder, recording
+from xdplab_timeline.traced import (
     ALONE,
     PROBES_ON_THE_WAY,
     WITHOUT,
     PairsAtRate,
     TracedMethod,
     TracedSpec,
+    TracedTrial,
     at_rate,
-    attached,
+    journaled,
     paired_trials,
     percentiles,
-    recorded_by_perf,
 )
-from xdplab.model import (
-    MethodSpec,
-    Model,
-    Point,
-    PointFailed,
-    RunRecord,
-    StudySpec,
-    TrafficSpec,
-    TrialRecord,
-    Unsupported,
-    XdplabError,
-)
-from xdplab.model.base import Distinct, Shown
-from xdplab.model.digits import percent, significant
-from xdplab.model.published import Published, published
-from xdplab.stats import MIN_ROUNDS, Difference, Interval, difference_interval, ratio_interval
 
 # Method `tracing`: its spec, what each way of tracing costs a frame, and whether stages agree with time stamps.
 
 CLAUSE = "tracing"
-TraceWay = Literal["in-band", "bpf", "perf"]
 
 
 class TracingSpec(TracedSpec):
@@ -66,7 +73,7 @@ class TracingSpec(TracedSpec):
 
     name: Literal["tracing"]
     #: Those that are measured.
-    ways: Annotated[tuple[TraceWay, ...], Distinct] = Field(default=get_args(TraceWay), min_length=1)
+    ways: Annotated[tuple[Recorder, ...], Distinct] = Field(default=get_args(Recorder), min_length=1)
     #: What a way may cost at p50.
     goal_us: float = Field(default=0.2, gt=0)
     #: `xdplab/model/published/NAME.yaml`, whose authors tell what their tracing cost.
@@ -79,14 +86,14 @@ class TracedRecord(TrialFigures, TracedTimes):
     #: Probes per second.
     rate_pps: float
     #: How.
-    way: TraceWay
+    way: Recorder
 
 
 class UntracedRecord(TrialFigures):
     """Of a way that is unsupported."""
 
     #: Which.
-    way: TraceWay
+    way: Recorder
     #: Why.
     reason: Shown
 
@@ -95,7 +102,7 @@ class Untraced(Model):
     """A way that is unsupported, or recorded nothing at a rate: what was not traced has no cost."""
 
     #: Which.
-    way: TraceWay
+    way: Recorder
     #: Why.
     reason: str
 
@@ -113,7 +120,7 @@ class Traced(PairsAtRate):
     """One way at one rate; a pair is a round."""
 
     #: Which.
-    way: TraceWay
+    way: Recorder
     #: The lowest p50 `without` and `with`: a busy machine only adds.
     lowest_us: dict[str, float]
     #: Percentile -> what the way costs there; without p99 where the trials do not carry it.
@@ -143,11 +150,7 @@ class TracingFigures(PointFigures):
 
 def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_every: int) -> TracingFigures:
     """From the journal. `trace_every`: of the forwarder's batches, the share that passes its probes."""
-    unsupported = [
-        UntracedRecord.of(trial)
-        for trial in trials
-        if trial.purpose == "figures" and trial.clause.startswith(CLAUSE) and trial.clause.endswith(" unsupported")
-    ]
+    unsupported = journaled(UntracedRecord, trials, f"{CLAUSE} * unsupported")
     missing = {record.way: record.reason for record in unsupported}
     rows: list[Traced | Untraced] = []
     for way in spec.ways:
@@ -160,15 +163,11 @@ def tracing_figures(spec: TracingSpec, trials: Sequence[TrialRecord], trace_ever
 
 
 def _at_rate(
-    spec: TracingSpec, trials: Sequence[TrialRecord], rate: float, way: TraceWay, trace_every: int
+    spec: TracingSpec, trials: Sequence[TrialRecord], rate: float, way: Recorder, trace_every: int
 ) -> Traced | Untraced | None:
     clause = f"{CLAUSE} {rate:.0f} "
     pairs = paired_trials(trials, clause + WITHOUT, clause + way)
-    stages = [
-        TracedRecord.of(trial)
-        for trial in trials
-        if trial.purpose == "figures" and trial.clause.startswith(f"{clause}{way} stages")
-    ]
+    stages = journaled(TracedRecord, trials, f"{clause}{way} stages *")
     if not pairs:
         return None
     found = [percentiles(pair[side] for pair in pairs) for side in (0, 1)]
@@ -288,14 +287,6 @@ def _cost(row: Traced) -> str:
     return f"{significant(cost.mean)} µs{spread}"
 
 
-#: How a frame may be followed.
-WAYS: dict[TraceWay, str] = {
-    "in-band": "time stamps that the forwarder itself takes, next to the departure in the frame",
-    "bpf": "static probes (USDT), recorded by a BPF program",
-    "perf": "static probes (USDT), recorded by perf",
-}
-
-
 class Tracing(TracedMethod[TracingSpec]):
     """Rounds of trials at each rate of the spec."""
 
@@ -307,36 +298,28 @@ class Tracing(TracedMethod[TracingSpec]):
         self._by_others()
 
     @property
-    def ways(self) -> Sequence[TraceWay]:
-        return self.spec.ways
+    def ways(self) -> Mapping[str, Recorder]:
+        return {way: way for way in self.spec.ways}
 
-    def measure(self, session: Session, traffic: TrafficSpec) -> None:
-        """Each rate in turn. A way that this machine or forwarder has not is left out, and the record says why.
-
-        Raises:
-            Unsupported: it has none of them.
-        """
-        for one in self.rounds(session, traffic, self._possible(session)):
-            with traced(session, one.way, one.every) as end:
-                session.trial(one.spec, purpose="search", clause=one.clause)
-                found = traced_times(end())
-            record = TracedRecord(rate_pps=one.rate_pps, way=one.way, **dict(found))
-            session.record_figures(f"{one.clause} stages {one.round}", record)
-
-    def _possible(self, session: Session) -> list[TraceWay]:
-        ways: list[TraceWay] = []
-        reasons: dict[str, str] = {}
+    def possible(self, session: Session) -> Sequence[str]:
+        """A way that this machine or forwarder has not is left out, and the record says why."""
+        ways: list[Recorder] = []
+        reasons: dict[str, None] = {}
         for way in self.spec.ways:
             try:
-                with traced(session, way, 1) as end:
+                with recording(session, way, 1) as end:
                     end()
                 ways.append(way)
             except (Unsupported, PointFailed) as exc:
-                reasons[way] = str(exc)
+                reasons[str(exc)] = None
                 session.record_figures(f"{CLAUSE} {way} unsupported", UntracedRecord(way=way, reason=str(exc)))
         if not ways:
-            raise Unsupported("; ".join(dict.fromkeys(reasons.values())))
+            raise Unsupported("; ".join(reasons))
         return ways
+
+    def keep(self, session: Session, traced: TracedTrial, found: ProbeRecords) -> None:
+        record = TracedRecord(rate_pps=traced.rate_pps, way=self.ways[traced.way], **dict(traced_times(found)))
+        session.record_figures(f"{CLAUSE} {traced.rate_pps:.0f} {traced.way} stages {traced.round}", record)
 
     def point_figures(self, run: RunRecord, point: Point, trials: Sequence[TrialRecord]) -> TracingFigures:
         return tracing_figures(self.spec, trials, int(str(point.forwarder.options.get("trace_every", 1))))
@@ -352,39 +335,14 @@ class Tracing(TracedMethod[TracingSpec]):
     def sections(self, page: Page) -> list[Section]:
         """Costs, and whether the traced stages agree with the time stamps in the frames."""
         traced = [summary for summary in page.measured if TracingFigures.of(summary).tracing]
-        found = {"tracing": traced, "way_words": WAYS, "stage_words": STAGES, "traced_by_others": self._by_others()}
+        found = {
+            "tracing": traced,
+            "way_words": RECORDERS,
+            "stage_words": STAGES,
+            "traced_by_others": self._by_others(),
+        }
         return [page.section(self, "report.html.j2", **found)] if traced else []
 
     def _by_others(self) -> Published | None:
         name = self.spec.published
         return None if name is None else published(name, f"method.published: {name!r}")
-
-
-@contextmanager
-def traced(session: Session, way: str, every: int) -> Iterator[Callable[[], ProbeRecords]]:
-    """The forwarder of a session traced in one way; yields what ends it and gives the records.
-
-    Raises:
-        Unsupported: it cannot be.
-    """
-    if way == "in-band":
-        forwarder = session.forwarder
-        if not isinstance(forwarder, Stamping):
-            raise Unsupported(f"{forwarder.name}: it does not stamp batches itself")
-        forwarder.start_recording()
-        ended: list[ProbeRecords] = []
-
-        def end() -> ProbeRecords:
-            ended.append(ProbeRecords.of(forwarder.end_recording()))
-            return ended[-1]
-
-        try:
-            yield end
-        finally:
-            if not ended:
-                with suppress(XdplabError):  # what ended the trial is reported, not what followed from it
-                    end()
-        return
-    recorder = attached if way == "bpf" else recorded_by_perf
-    with recorder(session.dut, probes_of(session.forwarder, session.dut), every) as probes:
-        yield probes.end

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, model_validator
 
-from xdplab.model import Model
-from xdplab.model.base import Count
+from xdplab.api import Count, Model
 
 #: Stage -> what happens in it; the last one is not on a frame's way.
 STAGES = {

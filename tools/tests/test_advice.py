@@ -19,9 +19,9 @@ from xdplab.forwarders import plain_name
 from xdplab.measure.comparison import Comparison
 from xdplab.measure.figure import P50
 from xdplab.measure.point import PointSummary
-from xdplab.methods.changes import WITHOUT
-from xdplab.methods.changes.figures import ChangeRecord, StepDone
 from xdplab.model import ForwarderSpec, Pipeline, Point, TrialRecord
+from xdplab_changes import WITHOUT
+from xdplab_changes.figures import ChangeRecord, StepDone
 
 OVS, PACKET, XDP, BRIDGE = (point(name) for name in ("ovs-afxdp", "ovs-afpacket", "xdp", "linux-bridge"))
 

@@ -41,7 +41,7 @@ def test_gates_and_third_parties_import_nothing_else(source: str) -> None:
 
 def test_packages_beside_the_core_import_nothing_else() -> None:
     beside = {path.relative_to(project_root() / "tools").parts[0] for path in BESIDE}
-    assert {"xdplab_applications", "xdplab_cost", "xdplab_delays", "xdplab_timeline"} <= beside
+    assert {f"xdplab_{name}" for name in ("applications", "changes", "cost", "delays", "timeline")} <= beside
     named = {path: imported(path.read_text(encoding="utf-8")) for path in BESIDE}
     ours = {path: {name for name in found if name.partition(".")[0] == "xdplab"} for path, found in named.items()}
     assert {path for path, found in ours.items() if found - {"xdplab.api"}} == set()

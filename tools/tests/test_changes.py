@@ -12,17 +12,17 @@ from lab.command import Done
 from lab.records import each_figure, point, result, run_record, stream, trial
 from test_robot_suite import robot
 
+import xdplab_changes
 from xdplab import app
 from xdplab.analysis import answer, summarise
 from xdplab.analysis.columns import figure_text, rows_of
 from xdplab.analysis.export import row_of
 from xdplab.cli.study import ConsoleListener
 from xdplab.measure import make_method
-from xdplab.methods import changes as method_changes
-from xdplab.methods.changes import WITHOUT, Changes, ChangesSpec
-from xdplab.methods.changes.figures import GAP, repetition_figures
 from xdplab.model import InputError, TrialRecord, TrialResult, TrialSpec
 from xdplab.testers.fake import FakeTester
+from xdplab_changes import WITHOUT, Changes, ChangesSpec
+from xdplab_changes.figures import GAP, repetition_figures
 
 CHANGES: dict[str, Any] = {"name": "changes"}
 
@@ -131,7 +131,7 @@ def test_more_new_flows_than_there_are_ports_are_refused(tmp_path: Path, cli: Ca
 def test_a_change_that_does_not_happen_fails_its_point_and_no_other(
     results: Path, monkeypatch: pytest.MonkeyPatch, option: str, why: str
 ) -> None:
-    monkeypatch.setattr(method_changes, "_SEEN_S", 0.01)
+    monkeypatch.setattr(xdplab_changes, "_SEEN_S", 0.01)
     bad = {"name": "fake", "label": "bad", "options": {option: True}}
     found = measured(results, forwarders=["fake", bad], method={**CHANGES, "kinds": ["rules"]}, repetitions=1)
     assert found["bad", "rules"].status in ("failed", "partial")

@@ -9,7 +9,6 @@ from dev.data_format import data_format, own_methods
 from dev.drawing import drawing
 from xdplab.analysis.columns import own_columns
 from xdplab.measure import TrialFigures, method_class, method_names
-from xdplab.methods.changes.figures import ChangeRecord
 from xdplab.methods.counting import RateRecord
 from xdplab.methods.rfc2544.records import ClauseRecord, SearchRecord
 from xdplab.methods.rfc2544.search import PRESETS
@@ -17,6 +16,7 @@ from xdplab.model import InputError, Model, TrialRecord
 from xdplab.model.base import described
 from xdplab.results import RunFolder
 from xdplab.tools import project_root
+from xdplab_changes.figures import ChangeRecord
 from xdplab_timeline.breakdown import BreakdownRecord
 from xdplab_timeline.stages import StagesRecord
 from xdplab_timeline.tracing import TracedRecord

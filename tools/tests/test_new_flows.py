@@ -15,13 +15,13 @@ from xdplab.analysis import summarise
 from xdplab.cli.tables import csv_text, summary_table
 from xdplab.measure import make_method
 from xdplab.measure.streams import load_streams
-from xdplab.methods.changes.figures import repetition_figures
 from xdplab.model import InputError, Path as Way, StreamSpec, TestbedSpec, TrafficSpec, TrialSpec
 from xdplab.testbed import FakeTestbed
 from xdplab.testers import make_tester
 from xdplab.testers.packets import headers_of
 from xdplab.testers.stream_json import NewFlows
 from xdplab.testers.trex_streams import behind_known
+from xdplab_changes.figures import repetition_figures
 
 PORTS = FakeTestbed(TestbedSpec(name="t", kind="fake")).tester_ports(Way.THROUGH)
 

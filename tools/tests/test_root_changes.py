@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from lab import studies
 
+import xdplab_changes
 from xdplab import app
 from xdplab.analysis import summarise
 from xdplab.cli.study import ConsoleListener
 from xdplab.forwarders.ovs.changes import OvsChanges
-from xdplab.methods import changes as method_changes
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("in_process")]
 
@@ -61,6 +61,6 @@ def test_new_flows_are_new_connections_of_a_firewall(results: Path) -> None:
 
 def test_a_switch_that_takes_rules_and_has_none_is_found_out(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OvsChanges, "sender", lambda self, asked: lambda: None)
-    monkeypatch.setattr(method_changes, "_SEEN_S", 0.1)
+    monkeypatch.setattr(xdplab_changes, "_SEEN_S", 0.1)
     found = measured(results, "ovs-afpacket", "rules", duration_s=0.5)
     assert "the change was accepted but did not happen: 0 rules are there, not 200" in found["rules"].reason

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+import xdplab_changes
 from xdplab.forwarders.changes import Change, Step
 from xdplab.forwarders.ovs import openflow
 from xdplab.forwarders.ovs.changes import no_further_queue
 from xdplab.measure.method import MethodResult
-from xdplab.methods import changes as method_changes
 from xdplab.model import PointFailed, TrialResult, TrialSpec, XdplabError
 
 CHANGES: dict[str, Any] = {"name": "changes"}
@@ -97,7 +97,7 @@ class Late:
         takes_s = self.takes_s.pop(0)
 
         def act() -> float:
-            method_changes.time.sleep(takes_s)
+            xdplab_changes.time.sleep(takes_s)
             return 0.25
 
         return Change([Step("added", count, act, lambda: "")], self.undo)
@@ -106,8 +106,8 @@ class Late:
         self.undone += 1
 
     def send(self, spec: TrialSpec) -> TrialResult:
-        began_s = method_changes.time.monotonic() + self.late_s.pop(0)
-        method_changes.time.sleep(spec.duration_s)
+        began_s = xdplab_changes.time.monotonic() + self.late_s.pop(0)
+        xdplab_changes.time.sleep(spec.duration_s)
         detail = {"started_ns": round(began_s * 1e9)}
         return TrialResult(tester="x", sender="x", elapsed_s=spec.duration_s, streams=(), detail=detail)
 
@@ -124,7 +124,7 @@ def test_a_change_that_is_slower_than_the_traffic_fails_and_is_not_tried_until_i
     with pytest.raises(
         PointFailed, match=r"the change took .* s and ended after the traffic: raise method\.duration_s"
     ):
-        method_changes.with_change(session, TrialSpec(streams=(), duration_s=0.6), "port-added", 1)
+        xdplab_changes.with_change(session, TrialSpec(streams=(), duration_s=0.6), "port-added", 1)
     assert (session.undone, session.journaled) == (1, 0)
 
 
@@ -133,17 +133,17 @@ def test_a_trial_whose_traffic_began_behind_the_change_is_taken_again_and_not_jo
     asked = TrialSpec(streams=(), duration_s=0.5)
     session: Any = Late([0.0] * 3, [100.0] * 3)
     with pytest.raises(PointFailed, match="the change began before the measured traffic"):
-        method_changes.with_change(session, asked, "port-added", 1)
+        xdplab_changes.with_change(session, asked, "port-added", 1)
     assert (session.undone, session.journaled) == (3, 0)
     session = Late([0.0] * 2, [100.0, -100.0])
     with pytest.raises(PointFailed, match="ended after the traffic"):
-        method_changes.with_change(session, asked, "port-added", 1)
+        xdplab_changes.with_change(session, asked, "port-added", 1)
     session = Late([0.0] * 2, [100.0, 0.0])
-    method_changes.with_change(session, asked.model_copy(update={"duration_s": 3.0}), "port-added", 1)
+    xdplab_changes.with_change(session, asked.model_copy(update={"duration_s": 3.0}), "port-added", 1)
     assert (session.undone, session.journaled) == (2, 1)
     assert session.figures.journaled()["steps"] == {"added": {"count": 1, "s": 0.25}}
 
 
 def test_a_round_that_would_end_behind_the_traffic_is_not_begun() -> None:
-    assert method_changes._fits(1.0, 0.0, 2, 1.6)
-    assert not method_changes._fits(1.0, 0.0, 1, 1.6)
+    assert xdplab_changes._fits(1.0, 0.0, 2, 1.6)
+    assert not xdplab_changes._fits(1.0, 0.0, 1, 1.6)

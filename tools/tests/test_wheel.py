@@ -118,7 +118,7 @@ def test_the_wheel_has_all_that_is_read_without_a_checkout(installed: Installed)
     with zipfile.ZipFile(installed.wheel) as archive:
         changed = [name for name in wanted if archive.read(f"xdplab/_share/{name}") != (ROOT / name).read_bytes()]
     assert changed == []
-    beside = (f"tools/xdplab_{name}" for name in ("applications", "cost", "delays", "timeline"))
+    beside = (f"tools/xdplab_{name}" for name in ("applications", "changes", "cost", "delays", "timeline"))
     modules = {name.removeprefix("tools/") for name in tracked("tools/xdplab", *beside)}
     assert modules <= set(members)
     assert not any(name.endswith((".o", ".pyc")) for name in members)

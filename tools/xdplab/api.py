@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from xdplab import __version__ as __version__, app
+from xdplab.analysis.answers.answer import answer_by as answer_by, headline as headline
 from xdplab.analysis.answers.ranking import Contender as Contender
 from xdplab.analysis.columns import (
     LOAD_COLUMNS as LOAD_COLUMNS,
@@ -33,7 +34,12 @@ from xdplab.analysis.sweep import (
 )
 from xdplab.analysis.sweep.effects import response as response
 from xdplab.analysis.sweep.table import RESOLUTION as RESOLUTION, log_features as log_features, lossy as lossy, tables
-from xdplab.analysis.words import NEVER_PAIRED as NEVER_PAIRED, listed as listed
+from xdplab.analysis.words import (
+    NEVER_PAIRED as NEVER_PAIRED,
+    listed as listed,
+    ratio_text as ratio_text,
+    verdict as verdict,
+)
 from xdplab.forwarders import (
     Dut as Dut,
     Forwarder as Forwarder,
@@ -58,7 +64,16 @@ from xdplab.forwarders.base import (
     mode_name as mode_name,
     probes_of as probes_of,
 )
-from xdplab.forwarders.changes import Change as Change, Changing as Changing, Step as Step
+from xdplab.forwarders.changes import (
+    FIRST_FRAME as FIRST_FRAME,
+    KINDS,
+    MOST_RULES as MOST_RULES,
+    Change as Change,
+    Changing as Changing,
+    Kind,
+    Step as Step,
+    cannot_change as cannot_change,
+)
 from xdplab.forwarders.fake import Box as Box, FakeForwarder as FakeForwarder
 from xdplab.forwarders.options import Key as Key, arguments as arguments
 from xdplab.forwarders.process import (
@@ -158,7 +173,7 @@ from xdplab.model import (
     XdplabError as XdplabError,
     validated as validated,
 )
-from xdplab.model.base import Count as Count, Distinct as Distinct
+from xdplab.model.base import Amount as Amount, Count as Count, Distinct as Distinct
 from xdplab.model.design import TESTER as TESTER, same_level as same_level
 from xdplab.model.digits import (
     columns,
@@ -180,7 +195,7 @@ from xdplab.model.published import (
     published as published,
     published_table as published_table,
 )
-from xdplab.model.study import Scalar as Scalar
+from xdplab.model.study import Names as Names, Scalar as Scalar
 from xdplab.model.trial import BY_APPLICATIONS as BY_APPLICATIONS
 from xdplab.report.chart import (
     Axis as Axis,
@@ -218,6 +233,9 @@ sweep_tables = tables
 text_table = columns
 #: Which way frames take through a forwarder: `through`, `hairpin`, `reflect`.
 PortsPath = _PortsPath
+#: A change that a forwarder may carry out under load, and all of them.
+ChangeKind = Kind
+CHANGES = KINDS
 #: BASE or NEW of a `GateResult`.
 GateSide = Side
 #: VPP's configuration from a template of `vpp/`.

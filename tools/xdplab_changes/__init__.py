@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes under load: how fast rules come and go, and what the frames suffer that run through meanwhile.
+"""Method `changes`: how fast rules come and go under load, and what the frames suffer that run through meanwhile.
+
+Beside the core, as anybody else's package: `xdplab.api` is all that it imports of it.
 
 Two trials of the same length in each repetition, one with the change and one without, in turns of which comes first.
 """
@@ -13,22 +15,62 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from xdplab.analysis.columns import LOAD_COLUMNS, figure_column
-from xdplab.analysis.compare import compare_points, corrected
-from xdplab.analysis.words import ratio_text, verdict
-from xdplab.forwarders import Dut
-from xdplab.forwarders.base import NewFlows
-from xdplab.forwarders.changes import KINDS, MOST_RULES, Change, Changing, Kind, Step, cannot_change
-from xdplab.hosts import SshHost
-from xdplab.hosts.waiting import wait_until
-from xdplab.measure.comparison import Answer, Comparison
-from xdplab.measure.figure import P50, P99, Figure, TrialFigures
-from xdplab.measure.measured import RepetitionFigures
-from xdplab.measure.method import Method, MethodResult, Part, Session
-from xdplab.measure.page import Column, Page, Section
-from xdplab.measure.point import PointSummary
-from xdplab.measure.streams import load_streams, new_flow_streams, probe_streams
-from xdplab.methods.changes.figures import (
+from xdplab.api import (
+    CHANGES,
+    LOAD_COLUMNS,
+    MOST_RULES,
+    P50,
+    P99,
+    Answer,
+    Change,
+    ChangeKind,
+    Changing,
+    Column,
+    Comparison,
+    Distinct,
+    Dut,
+    Figure,
+    ForwarderSpec,
+    InputError,
+    LocalHost,
+    Method,
+    MethodResult,
+    MethodSpec,
+    Names,
+    NewFlows,
+    Page,
+    Part,
+    Point,
+    PointFailed,
+    PointSummary,
+    Port,
+    RepetitionFigures,
+    RunRecord,
+    Scalar,
+    Section,
+    Session,
+    Step,
+    StudySpec,
+    TrafficSpec,
+    TrialFigures,
+    TrialRecord,
+    TrialResult,
+    TrialSpec,
+    Unsupported,
+    XdplabError,
+    cannot_change,
+    compare_points,
+    corrected,
+    figure_column,
+    load_streams,
+    new_flow_streams,
+    number,
+    probe_streams,
+    ratio_text,
+    verdict,
+    wait_until,
+)
+from xdplab_changes.figures import (
     BLOCKED,
     FIGURES,
     FIRST,
@@ -45,26 +87,6 @@ from xdplab.methods.changes.figures import (
     answer_by_change,
     repetition_figures,
 )
-from xdplab.model import (
-    ForwarderSpec,
-    InputError,
-    MethodSpec,
-    Point,
-    PointFailed,
-    RunRecord,
-    StudySpec,
-    TrafficSpec,
-    TrialRecord,
-    TrialResult,
-    TrialSpec,
-    Unsupported,
-    XdplabError,
-)
-from xdplab.model.base import Distinct
-from xdplab.model.design import Scalar
-from xdplab.model.digits import number
-from xdplab.model.study import Names
-from xdplab.testbed import Port
 
 # A trial in which the forwarder carries out a change; what it does is read back before anything is a figure.
 
@@ -138,7 +160,7 @@ def _once(session: Session, asked: TrialSpec, kind: str, rules: int) -> MethodRe
     if simulated:
         return found
     begin_s, end_s = ended - result.elapsed_s, began + asked.warmup_s + result.elapsed_s  # the latest, and the soonest
-    if "started_ns" in result.detail and not isinstance(session.client.host, SshHost):  # by the same clock
+    if "started_ns" in result.detail and isinstance(session.client.host, LocalHost):  # by the same clock
         begin_s = result.detail["started_ns"] / 1e9
         end_s = begin_s + result.elapsed_s
     if first_s < begin_s:
@@ -197,7 +219,7 @@ class ChangesSpec(MethodSpec):
 
     name: Literal["changes"]
     #: What is changed; each is a point.
-    kinds: Annotated[tuple[Kind, ...], Distinct] = Field(default=KINDS[:-1], min_length=1)
+    kinds: Annotated[tuple[ChangeKind, ...], Distinct] = Field(default=CHANGES[:-1], min_length=1)
     #: Rules that are installed and removed by `rules` and `rule-stream`.
     rules: int = Field(default=1000, ge=1, le=MOST_RULES)
     #: Traffic before a trial that is not counted.
@@ -267,7 +289,7 @@ class Changes(Method[ChangesSpec]):
     def unsupported(self, point: Point, dut: Dut, client: Port) -> str | None:
         return cannot_change(self.forwarder(point), _kind(point.levels), dut)
 
-    def _length_s(self, kind: Kind) -> float:
+    def _length_s(self, kind: ChangeKind) -> float:
         return self.spec.once_s if kind in _ONCE else self.spec.duration_s
 
     def check(self, study: StudySpec) -> None:
@@ -394,5 +416,5 @@ def _slower(found: Comparison) -> str:
     return ratio_text(found) + "".join(f" ({each})" for each in found.remarks)
 
 
-def _kind(levels: Mapping[str, Scalar]) -> Kind:
-    return next(kind for kind in KINDS if kind == levels["change"])
+def _kind(levels: Mapping[str, Scalar]) -> ChangeKind:
+    return next(kind for kind in CHANGES if kind == levels["change"])

@@ -7,14 +7,23 @@ from typing import Any
 
 from pydantic import Field
 
-from xdplab.analysis.answers.answer import answer_by, headline
-from xdplab.forwarders.changes import FIRST_FRAME
-from xdplab.measure.comparison import Answer
-from xdplab.measure.figure import CountedFigures, Figure
-from xdplab.measure.measured import Measured, RepetitionFigures
-from xdplab.measure.point import PointSummary
-from xdplab.model import InputError, Model, TrialRecord, TrialResult
-from xdplab.model.base import Amount, Count
+from xdplab.api import (
+    FIRST_FRAME,
+    Amount,
+    Answer,
+    Count,
+    CountedFigures,
+    Figure,
+    InputError,
+    Measured,
+    Model,
+    PointSummary,
+    RepetitionFigures,
+    TrialRecord,
+    TrialResult,
+    answer_by,
+    headline,
+)
 
 INSTALLED = Figure(key="installed_per_s", name="rules installed", unit="rules/s", better="more", verb="installs")
 REMOVED = Figure(key="removed_per_s", name="rules removed", unit="rules/s", better="more", verb="removes")

@@ -184,6 +184,9 @@ class EventProcess(Process):
 
 #: Keys of `TrialRecord.increments`: thread of a datapath -> `ThreadLookups`; thread of a graph -> node -> `NodeWork`.
 LOOKUPS, NODES = "lookups", "nodes"
+#: Of a port of Open vSwitch (custom statistics): frames that offloaded flows forwarded or dropped, and those left to
+#: the socket, which met none, or were not understood, or may not be sent so.
+OFFLOADED, LEFT = "xdp_flow_packets", ("xdp_flow_misses", "xdp_flow_undecided", "xdp_flow_unsendable")
 
 
 class ThreadLookups(Model):

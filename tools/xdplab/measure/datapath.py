@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from xdplab.forwarders.ovs.offload import LEFT, OFFLOADED
-from xdplab.forwarders.process import LOOKUPS, NODES, NodeWork, ThreadLookups
+from xdplab.forwarders.process import LEFT, LOOKUPS, NODES, OFFLOADED, NodeWork, ThreadLookups
 from xdplab.measure.figure import CPU, CPU_IDLE
 from xdplab.measure.measured import Measured
 from xdplab.model import InputError, Model, TrialRecord

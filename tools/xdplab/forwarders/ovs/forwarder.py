@@ -17,7 +17,7 @@ from xdplab.forwarders import node
 from xdplab.forwarders.base import Counting, Dut, ProbeTarget, sockets_in_use
 from xdplab.forwarders.changes import SPARE_LINKS, Change, Changing
 from xdplab.forwarders.options import Setting, settings
-from xdplab.forwarders.ovs import offload, openflow, readback
+from xdplab.forwarders.ovs import openflow, readback
 from xdplab.forwarders.ovs.builds import (
     STOCK,
     Build,
@@ -361,18 +361,18 @@ class OvsAfxdp(OvsForwarder[OvsAfxdpOptions]):
 
     def not_offloaded(self) -> str | None:
         """Proof of `flow_offload`: flows must have forwarded frames of each port, or none without it."""
-        frames = offload.offloaded(self.counters())
-        return offload.not_offloaded(self.instance, bool(self.options.flow_offload), frames, self._shown())
+        frames = readback.offloaded(self.counters())
+        return readback.not_offloaded(self.instance, bool(self.options.flow_offload), frames, self._shown())
 
     def mode(self) -> dict[str, Any]:
         """With the offload also how many frames of each port have met an offloaded flow up to now."""
-        flows = {"xdp_flows": offload.offloaded(self.counters())} if self.options.flow_offload else {}
+        flows = {"xdp_flows": readback.offloaded(self.counters())} if self.options.flow_offload else {}
         return {**super().mode(), **flows}
 
     def monotonic(self, counters: dict[str, Any]) -> dict[str, Any]:
         """All but how many flows and masks are offloaded now."""
         return {
-            name: {key: value for key, value in each.items() if key not in offload.NOW}
+            name: {key: value for key, value in each.items() if key not in readback.OFFLOADED_NOW}
             for name, each in counters.items()
         }
 

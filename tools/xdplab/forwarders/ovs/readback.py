@@ -8,12 +8,14 @@ Sources: `dpctl/show` (netdev_get_config), the status column of Interface, `netd
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from xdplab.forwarders.ovs.daemon import Ovs
 from xdplab.forwarders.ovs.options import PmdOptions, cpu_set
-from xdplab.model import CpuLayout, Model, PointFailed
+from xdplab.forwarders.process import OFFLOADED
+from xdplab.model import CpuLayout, Model, PointFailed, XdplabError
 
 # What programs print, as tables of lines with their fields: a line that has changed its form is an error.
 
@@ -182,6 +184,53 @@ def misses(dump_tables: str) -> dict[str, int]:
         missed = int(read[1]) - int(read[2]) if read else missed
         found[f"no rule of table {number}:"] = missed
     return found
+
+
+# Flows that XDP programs of Open vSwitch forward: what its ports count and say of them.
+
+#: Of a port: how many there are now, which is no count that grows.
+OFFLOADED_NOW = ("xdp_flow_n_flows", "xdp_flow_n_masks")
+#: What shows the offload.
+_OFFLOADS = "dpif/offload/show"
+#: Of a port: why there may be none (status).
+_NO_OFFLOAD = ("xdp-flows", "xdp-flow-output")
+
+
+def offloaded(counters: Mapping[str, Any]) -> dict[str, int]:
+    """Port -> frames that met an offloaded flow."""
+    return {port: columns[OFFLOADED] for port, columns in counters.items() if OFFLOADED in columns}
+
+
+def not_offloaded(
+    ovs: Ovs, asked: bool, frames: Mapping[str, int], ports: Mapping[str, Mapping[str, Any]]
+) -> str | None:
+    """None, or which port has forwarded no frame by an offloaded flow although asked, or some although not.
+
+    Args:
+        ovs: what runs.
+        asked: whether flows are to be offloaded.
+        frames: `offloaded`.
+        ports: what each tells of itself.
+    """
+    sending = 1 if asked and ovs.dut.pipeline.one_way else None
+    for port, columns in list(ports.items())[:sending]:
+        count = frames.get(port, 0)
+        if bool(count) != asked:
+            seen = f"{count} frames of {port} met an offloaded flow"
+            if asked and (refused := _refused(ovs, port)):
+                seen += f"; refused: {refused}"
+            why_not = [key for key in _NO_OFFLOAD if asked and columns.get(key, "on") != "on"]
+            return seen + "".join(f"; {key} is {columns[key]}" for key in why_not)
+    return None
+
+
+def _refused(ovs: Ovs, port: str) -> str:
+    """What of the flows of a port the offload does not do, in its own words."""
+    columns = ""
+    with suppress(XdplabError):  # a release that has no such command
+        columns = ovs.control(_OFFLOADS)
+    found = re.search(rf'"{re.escape(port)}": {{.*?"refused": {{(.*?)}}', columns, re.DOTALL)
+    return ", ".join(re.findall(r'"([^"]+)":', found[1])) if found else ""
 
 
 # Which threads of Open vSwitch's daemon forward, and on which CPUs.

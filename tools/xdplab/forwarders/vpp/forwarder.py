@@ -24,7 +24,7 @@ from xdplab.forwarders.changes import (
     spare_addresses,
 )
 from xdplab.forwarders.process import InstanceForwarder
-from xdplab.forwarders.vpp import filters, pipelines, remote
+from xdplab.forwarders.vpp import pipelines, remote
 from xdplab.forwarders.vpp.control import VppControl, VppRefused
 from xdplab.forwarders.vpp.options import VppOptions
 from xdplab.forwarders.vpp.pipelines import PIPELINES
@@ -174,7 +174,7 @@ class VppForwarder(InstanceForwarder[VppOptionsT, Vpp], Counting, Changing):
     def rule_hits(self) -> dict[str, int]:
         """Of access lists, and of the policer."""
         control, dut = self.instance.control, self.instance.dut
-        return pipelines.metered(control) if dut.pipeline.kind == "meter" else filters.rule_hits(control, dut)
+        return pipelines.metered(control) if dut.pipeline.kind == "meter" else pipelines.rule_hits(control, dut)
 
     def cannot_change(self, kind: str, dut: Dut) -> str | None:
         """There is a rule that the traffic meets where it is routed."""

@@ -16,7 +16,7 @@ import pytest
 from test_agent import Session, folder  # noqa: F401 - a fixture
 
 from xdplab.hosts import Host, LocalHost, Running, SshHost
-from xdplab.hosts.agent.lines import LONGEST
+from xdplab.hosts.agent.ipc import LONGEST
 from xdplab.hosts.ssh_link import AgentError
 from xdplab.model import HostSpec, MissingProgram, XdplabError
 

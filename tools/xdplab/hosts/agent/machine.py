@@ -19,10 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
-from xdplab.hosts.agent import netlink, ports, sockets, xsk
+from xdplab.hosts.agent import ipc, netlink, ports, xsk
 from xdplab.hosts.agent.cpu_time import CpuTimes, cpu_times
 from xdplab.hosts.agent.cpus import CPU, INTERFACE, Held
-from xdplab.hosts.agent.lines import Lines
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -84,7 +83,7 @@ class Machine:
         #: Those that were started here, and commands that are being run, by process id.
         self.children: dict[int, subprocess.Popen[Any]] = {}
         self._commands: dict[str, int] = {}
-        self._lines: dict[int, Lines] = {}
+        self._lines: dict[int, ipc.Lines] = {}
         self._cpus: Held[int] = Held(CPU)
         self._ports: Held[str] = Held(INTERFACE)
         #: Links by name -> index, before the first interface was taken.
@@ -156,7 +155,7 @@ class Machine:
             ends = {"stdin": subprocess.PIPE if piped else subprocess.DEVNULL, "stdout": out, "stderr": err}
             process = self._spawn([*taskset, *tied, *argv], env, **ends)
         if converse:
-            self._lines[process.pid] = Lines(process)
+            self._lines[process.pid] = ipc.Lines(process)
         elif stdin is not None and process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(stdin.encode())
@@ -264,13 +263,13 @@ class Machine:
     def ask_rpc(self, path: str | PurePath, method: str, params: list[Any], timeout_s: float) -> Any:
         """What a program answers to a request of JSON-RPC 1.0 over its Unix socket."""
         with _about(f"{path}"):
-            return sockets.ask(str(path), method, params, timeout_s)
+            return ipc.ask(str(path), method, params, timeout_s)
 
     @operation
     def exchange_hex(self, path: str | PurePath, data: str, until: str, timeout_s: float) -> str:
         """What a program answers to bytes over its Unix socket, up to an end that is known; in hexadecimal digits."""
         with _about(f"{path}"):
-            return sockets.exchange(str(path), bytes.fromhex(data), bytes.fromhex(until), timeout_s).hex()
+            return ipc.exchange(str(path), bytes.fromhex(data), bytes.fromhex(until), timeout_s).hex()
 
     # -- what the kernel says
 
@@ -396,7 +395,7 @@ class Machine:
             raise Refused(f"no process {pid} was started here")
         return self.children[pid]
 
-    def _lines_of(self, pid: int) -> Lines:
+    def _lines_of(self, pid: int) -> ipc.Lines:
         if pid not in self._lines:
             raise Refused(f"process {pid} has no conversation here")
         return self._lines[pid]

@@ -15,9 +15,10 @@ from lab.command import finish, kill_9, start, wait_for, xdplab
 from lab.cuts import running
 from lab.rooted import Lab
 
-from xdplab.hosts import NetnsHost, shared_memory
+from xdplab.hosts import NetnsHost
 from xdplab.hosts.agent import ports
 from xdplab.model import TrialRecord
+from xdplab.testbed.state import shared_memory_prefix
 from xdplab.tools import bpf_program
 
 pytestmark = pytest.mark.root
@@ -169,8 +170,8 @@ def test_on_hosts_as_well(tmp_path: Path) -> None:
 
 def test_restore_removes_what_a_killed_forwarder_has_in_shared_memory(lab: Lab) -> None:
     folder = lab.state / f"{lab.name}.dut"
-    made = "; ".join(f"touch /dev/shm/{shared_memory.prefix(folder / place)}-x" for place in ("dut", "beside1/dut"))
-    others = shared_memory.prefix(Path("/of/another/run")) + "-x"
+    made = "; ".join(f"touch /dev/shm/{shared_memory_prefix(folder / place)}-x" for place in ("dut", "beside1/dut"))
+    others = shared_memory_prefix(Path("/of/another/run")) + "-x"
     text = f"mkdir -p {folder}/beside1/dut; touch /dev/shm/{others}; {made}; "
     forwarder = leaving("true")
     forwarder["options"]["argv"][2] = text + forwarder["options"]["argv"][2]

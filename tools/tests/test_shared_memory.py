@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from xdplab.hosts import LocalHost, shared_memory
+from xdplab.hosts import LocalHost
+from xdplab.testbed import state
+from xdplab.testbed.state import remove_shared_memory, shared_memory_prefix
 
 
 def test_what_is_ours_goes_and_a_host_without_shared_memory_has_none(
@@ -13,11 +15,11 @@ def test_what_is_ours_goes_and_a_host_without_shared_memory_has_none(
 ) -> None:
     """A guest of ci/nic has no /dev/shm, and the end of each run failed there."""
     there, run = tmp_path / "shm", Path("/run/xdplab/lab/dut")
-    monkeypatch.setattr(shared_memory, "_WHERE", str(there))
-    assert shared_memory.remove(LocalHost(), run) == []
+    monkeypatch.setattr(state, "_SHARED_MEMORY", str(there))
+    assert remove_shared_memory(LocalHost(), run) == []
     there.mkdir()
-    ours, others = there / f"{shared_memory.prefix(run)}-global_vm", there / "xdplab-0-global_vm"
+    ours, others = there / f"{shared_memory_prefix(run)}-global_vm", there / "xdplab-0-global_vm"
     for path in (ours, others):
         path.touch()
-    assert shared_memory.remove(LocalHost(), run) == [str(ours)]
+    assert remove_shared_memory(LocalHost(), run) == [str(ours)]
     assert [*there.iterdir()] == [others]

@@ -17,10 +17,10 @@ import yaml
 from lab.command import Done, start, wait_for, xdplab
 from xdplab.analysis import summarise
 from xdplab.analysis.columns import rows_of
-from xdplab.hosts import shared_memory
 from xdplab.measure import make_method
 from xdplab.model import TrialRecord
 from xdplab.results import RunFolder
+from xdplab.testbed.state import shared_memory_prefix
 
 _STUDY: dict[str, Any] = {
     "schema": 1,
@@ -99,7 +99,7 @@ class Lab:
         """What forwarders and testers of this testbed have made where memory and sockets of programs are."""
         folder = self.state / f"{self.name}.dut"
         places = (folder, *(folder / f"beside{number}" for number in range(1, 64)))
-        names = {self.tag, self.name, *(shared_memory.prefix(place / "dut") for place in places)}
+        names = {self.tag, self.name, *(shared_memory_prefix(place / "dut") for place in places)}
         found = [path for where in _LEFT_IN if where.is_dir() for path in where.iterdir()]
         return [path for path in found if any(name in path.name for name in names)]
 

@@ -18,7 +18,7 @@ import time
 from functools import partial
 from pathlib import Path as FilePath
 
-from xdplab.hosts import Host, LocalHost, NetnsHost, shared_memory
+from xdplab.hosts import Host, LocalHost, NetnsHost
 from xdplab.hosts.agent.cpus import CPU, Held
 from xdplab.hosts.base import in_use
 from xdplab.hosts.freezer import Freezer, processes_of, remove
@@ -26,7 +26,7 @@ from xdplab.hosts.kernel import offloads_off
 from xdplab.hosts.signals import deferred
 from xdplab.model import InputError, Steps, TestbedSpec, XdplabError, do_each
 from xdplab.testbed.base import OneMachine, Port, default_layout, usable_cpus
-from xdplab.testbed.state import TestbedLock, working_folder
+from xdplab.testbed.state import TestbedLock, remove_shared_memory, working_folder
 
 _LINKS = (("a0", "b0"), ("b1", "c0"), ("d0", "d1"))
 _HOME = {"a0": "A", "d0": "A", "b0": "B", "b1": "B", "c0": "C", "d1": "C"}
@@ -111,7 +111,7 @@ class EmbeddedTestbed(OneMachine):
         done += [f"namespace {netns} removed" for netns in _remove(self.lock)]
         folder = working_folder(self.spec.name)
         for rundir in (folder / "dut", *sorted(folder.glob("beside*/dut"))):
-            done += [f"{path} removed" for path in shared_memory.remove(self._machine, rundir)]
+            done += [f"{path} removed" for path in remove_shared_memory(self._machine, rundir)]
 
     def up(self) -> None:
         """Build namespaces and links, holding the testbed's lock and its CPUs."""

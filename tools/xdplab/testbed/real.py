@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Any
 
-from xdplab.hosts import Host, NetnsHost, SshHost, shared_memory
+from xdplab.hosts import Host, NetnsHost, SshHost
 from xdplab.hosts.kernel import detach_xdp, has_carrier, remove_link
 from xdplab.hosts.signals import deferred
 from xdplab.hosts.waiting import comes_true, run_parallel
@@ -23,7 +23,7 @@ from xdplab.model.testbed import PortRole
 from xdplab.testbed import cards, port_settings
 from xdplab.testbed.base import Port, TesterPorts, extra_sender_cpus, ports_of_path
 from xdplab.testbed.needs import Ours, refuse_if_needed
-from xdplab.testbed.state import TestbedLock, lasting_dir
+from xdplab.testbed.state import TestbedLock, lasting_dir, remove_shared_memory
 
 #: Ports that frames are redirected to, and which therefore need NAPI on veth.
 _REDIRECTED_TO = ("b0", "b1", "d0", "d1")
@@ -276,7 +276,7 @@ class HostsTestbed:
         if self.dut not in self.left_alone:
             done += self._remove_links(steps)
             with steps.step("shared memory"):
-                left = shared_memory.remove(self.dut, self.dut.folder / "dut")
+                left = remove_shared_memory(self.dut, self.dut.folder / "dut")
                 done += [f"{self.dut.name}: {path} removed" for path in left]
         steps.raise_failed()
         done += [f"{port.host.name}: {port.ifname} as before" for port in self.ports.values()]

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TextIO
 
 from pydantic import BaseModel, ValidationError
@@ -86,6 +86,24 @@ def _private(default: str) -> Path:
 def working_folder(name: str) -> Path:
     """Where a run on testbed `name` keeps sockets, databases and logs of forwarders; gone with the run."""
     return volatile_dir() / f"{name}.dut"
+
+
+# What a killed forwarder leaves in shared memory: found by its name, which the folder of its run gives it.
+
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where POSIX shared memory is
+
+
+def shared_memory_prefix(rundir: PurePath) -> str:
+    """How names begin of what a forwarder with this folder makes there; the same after a kill."""
+    return "xdplab-" + hashlib.sha256(str(rundir).encode()).hexdigest()[:8]
+
+
+def remove_shared_memory(host: Host, rundir: PurePath) -> list[str]:
+    """Remove that of a forwarder that has ended; the paths of what was there."""
+    if not host.exists(_SHARED_MEMORY):
+        return []
+    found = ["find", _SHARED_MEMORY, "-maxdepth", "1", "-name", f"{shared_memory_prefix(rundir)}-*"]
+    return host.run([*found, "-print", "-delete"]).stdout.split()
 
 
 class TestbedLock:

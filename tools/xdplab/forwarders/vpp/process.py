@@ -16,10 +16,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from xdplab.forwarders.base import Dut
 from xdplab.forwarders.process import NODES, Instance
 from xdplab.forwarders.vpp.control import VppAway, VppControl
-from xdplab.hosts import Host, shared_memory
+from xdplab.hosts import Host
 from xdplab.hosts.kernel import thread_ids
 from xdplab.hosts.waiting import how_it_ended
 from xdplab.model import InputError, NotThere, PointFailed, Unsupported, do_each
+from xdplab.testbed.state import remove_shared_memory, shared_memory_prefix
 from xdplab.tools import project_root
 
 _START_TIMEOUT_S = 20.0
@@ -75,7 +76,7 @@ class Vpp(Instance):
                 "host in the testbed file"
             )
         config = str(dut.rundir / "startup.conf")
-        text = rendered("startup.conf.j2", rundir=dut.rundir, prefix=shared_memory.prefix(dut.rundir), **variables)
+        text = rendered("startup.conf.j2", rundir=dut.rundir, prefix=shared_memory_prefix(dut.rundir), **variables)
         dut.host.write(config, text + "\n")
         self._remove_shared_memory()
         self._running = dut.host.start(
@@ -176,7 +177,7 @@ class Vpp(Instance):
                     self._detach(control, interface)
 
     def _remove_shared_memory(self) -> None:
-        shared_memory.remove(self.dut.host, self.dut.rundir)
+        remove_shared_memory(self.dut.host, self.dut.rundir)
 
 
 # Where VPP is, which version it is without starting it, and its configuration files.

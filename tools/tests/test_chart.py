@@ -12,7 +12,7 @@ from lab.tags import Tags
 from markupsafe import escape
 
 from xdplab.measure.distribution import distribution
-from xdplab.report import assets
+from xdplab.report import page as pages
 from xdplab.report.chart import MAX_POINTS, Axis, Chart, InRow, Series, distribution_chart, row_chart
 from xdplab.report.page import Page, table, templates
 
@@ -62,9 +62,9 @@ def test_a_page_runs_our_scripts_only_and_fetches_nothing() -> None:
     source = '{% import "head.html.j2" as ours %}{{ ours.head(bad) }}{{ ours.chart(chart) }}{{ ours.scripts() }}'
     chart = Chart("t", X, Y, [Series("s", [1, 2], [3, 4])], note="Below it.")
     page = templates().from_string(source).render(bad=HOSTILE, chart=chart)
-    assert f"script-src {assets.hashes()}" in page
+    assert f"script-src {pages.script_hashes()}" in page
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert scripts == [assets.text(name) for name in assets.SCRIPTS]
+    assert scripts == [pages.asset(name) for name in pages.SCRIPTS]
     assert f"<title>{escape(HOSTILE)}" in page
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", "".join(scripts))
     assert {address.split("/")[2] for address in re.findall(r"https?://[^\s\"'<>]+", page)} == {"www.w3.org"}

@@ -15,7 +15,7 @@ from lab.tags import Tags
 from xdplab.analysis.run import Run
 from xdplab.analysis.runs import environments, trends
 from xdplab.model import ForwarderSpec, RunRecord
-from xdplab.report import assets
+from xdplab.report import page as pages
 from xdplab.results import RunFolder
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
@@ -48,7 +48,7 @@ def test_a_page_has_what_the_terminal_has_and_fetches_nothing(
     for cell in re.split(r"\s{2,}", row):
         assert cell in text
     assert "<mark>6.19.0</mark>" in text
-    assert f"script-src {assets.hashes()}" in page
+    assert f"script-src {pages.script_hashes()}" in page
     assert not re.search(r"(?:src|href|action)=[\"']?\s*(?:[a-z]+:)?//|url\((?!#)|@import", page, re.IGNORECASE)
     assert not Tags(page).of("a", "href")
 

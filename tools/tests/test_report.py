@@ -15,7 +15,7 @@ from lab.records import environment, point, run_record, trial
 from xdplab import app
 from xdplab.forwarders.fake import FakeForwarder
 from xdplab.model import ForwarderSpec, Path, Point, RunRecord, TrialRecord, XdplabError, plugins
-from xdplab.report import assets, write_report
+from xdplab.report import page as pages, write_report
 from xdplab.runner import Listener
 
 A, B = point("fake:seed=1"), point("fake:seed=2")
@@ -60,10 +60,10 @@ def named(label: str) -> Point:
 def test_a_report_fetches_nothing_and_runs_our_scripts_only() -> None:
     html, found = page(run_record(A, B), trials(A, B))
     assert len([tag for tag, _ in found.tags if tag == "figure"]) == 1
-    assert re.findall(r"<script>(.*?)</script>", html, re.DOTALL) == [assets.text(name) for name in assets.SCRIPTS]
+    assert re.findall(r"<script>(.*?)</script>", html, re.DOTALL) == [pages.asset(name) for name in pages.SCRIPTS]
     assert {"link", "iframe", "img", "object", "embed", "base"}.isdisjoint({tag for tag, _ in found.tags})
     policies = [attrs["content"] for tag, attrs in found.tags if tag == "meta" and attrs.get("http-equiv")]
-    assert policies == [f"default-src 'none'; style-src 'unsafe-inline'; script-src {assets.hashes()}"]
+    assert policies == [f"default-src 'none'; style-src 'unsafe-inline'; script-src {pages.script_hashes()}"]
     for tag, attrs in found.tags:
         for name, value in attrs.items():
             assert not name.startswith("on"), (tag, name)
@@ -92,7 +92,7 @@ def test_hostile_words_stay_words() -> None:
     strange = trial(bad, 8, [1000], clause=HOSTILE, mode={"label": HOSTILE})
     html, found = page(run, [*trials(bad), failed, strange])
     kinds = [attrs.get("type") for tag, attrs in found.tags if tag == "script"]
-    assert (kinds.count(None), len(kinds)) == (len(assets.SCRIPTS), len(assets.SCRIPTS) + 1)  # ours, and their numbers
+    assert (kinds.count(None), len(kinds)) == (len(pages.SCRIPTS), len(pages.SCRIPTS) + 1)  # ours, and their numbers
     assert "img" not in {tag for tag, _ in found.tags}
     assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
     assert html.count("&lt;script&gt;alert(1)") >= 8

@@ -3,11 +3,11 @@
 
 import re
 
-from xdplab.report import assets
+from xdplab.report import page as pages
 
 
 def without_our_scripts(page: str) -> str:
     """In small letters; data of charts are no scripts."""
-    for name in assets.SCRIPTS:
-        page = page.replace(f"<script>{assets.text(name)}</script>", "")
+    for name in pages.SCRIPTS:
+        page = page.replace(f"<script>{pages.asset(name)}</script>", "")
     return re.sub(r'<script type="application/json">[^<]*</script>', "", page).lower()

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the sections of a report are made of: the run, what was found, templates, the table of points, pictures."""
 
+import hashlib
 import math
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from html.parser import HTMLParser
+from importlib.resources import files
 from string import Template
 from typing import Any, NamedTuple
 
@@ -28,8 +32,6 @@ from xdplab.model.digits import loss, number, percent, significant
 from xdplab.model.published import span
 from xdplab.model.run import LAB_IN_A_BOX
 from xdplab.model.study import RATES
-from xdplab.report import assets
-from xdplab.report.assets import text
 from xdplab.report.chart import Chart, distribution_chart
 from xdplab.results import trials_by_point
 
@@ -197,19 +199,36 @@ def templates(package: str = "") -> Environment:
         "verdict": verdict,
     }
     environment.filters["zip"] = lambda columns: zip(*columns, strict=True)
-    environment.globals |= {"asset": _asset, "script_names": assets.SCRIPTS, "script_hashes": Markup(assets.hashes())}  # noqa: S704
+    environment.globals |= {"asset": _asset, "script_names": SCRIPTS, "script_hashes": Markup(script_hashes())}  # noqa: S704
     return environment
+
+
+# Style and scripts of our pages, put into each of them: a page is one file, and nothing is fetched.
+
+#: Of every page.
+SCRIPTS = ("chart.js", "table.js")
+
+
+@cache
+def asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def script_hashes() -> str:
+    """What a page's Content-Security-Policy lets run: these scripts, and no other (CSP level 3, §2.3.1)."""
+    digests = (hashlib.sha256(asset(name).encode()).digest() for name in SCRIPTS)
+    return " ".join(f"'sha256-{b64encode(each).decode()}'" for each in digests)
+
+
+def _asset(name: str) -> Markup:
+    """A file of ours, as it is."""
+    found = asset(name)
+    return Markup(found.replace("/*cards*/", cards()))  # noqa: S704
 
 
 def share(value: float | None) -> str:
     """`2.6 %`, 0 only when it is zero, a dash when it is not known."""
     return "–" if value is None else loss(value)
-
-
-def _asset(name: str) -> Markup:
-    """A file of ours, as it is."""
-    found = assets.text(name)
-    return Markup(found.replace("/*cards*/", cards()))  # noqa: S704
 
 
 def latency_plots(
@@ -276,7 +295,7 @@ KINDS = {10: ("wide", "72rem"), 6: ("middling", "52rem"), 3: ("narrow", "30rem")
 
 
 def cards() -> str:
-    rule = Template(text("cards.css"))
+    rule = Template(asset("cards.css"))
     return "".join(rule.substitute(kind=kind, width=width) for kind, width in KINDS.values())
 
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Method `changes`: how fast rules come and go under load, and what the frames suffer that run through meanwhile.
-
-Beside the core, as anybody else's package: `xdplab.api` is all that it imports of it.
+"""Changes under load: how fast rules come and go, and what the frames suffer that run through meanwhile.
 
 Two trials of the same length in each repetition, one with the change and one without, in turns of which comes first.
 """

@@ -56,7 +56,7 @@ class Share:
     writable: bool = False
 
 
-#: Each card behind an IOMMU, in a group of its own: what vfio-pci needs. Virtio's cards would need more.
+#: Each card behind an IOMMU, in a group of its own: what vfio-pci needs. Virtio's obey it by `iommu_platform=on`.
 IOMMU = ("-device", "intel-iommu,intremap=on")
 
 

@@ -282,8 +282,10 @@ def test_cards_are_reported_with_what_they_are_and_who_needs_them() -> None:
 
 
 def test_a_bare_debian_has_no_ethtool_and_its_cards_are_known_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    host: Any = Told(link("ens2f0"))
+    host: Any = Told(link("ens2f0"), link("ens2f1"))
     host.files["/sys/class/net/ens2f0/device/uevent"] = "DRIVER=igb\nPCI_CLASS=20000\nPCI_SLOT_NAME=0000:18:00.0"
+    host.files["/sys/class/net/ens2f1/device/uevent"] = "DRIVER=virtio_net\nMODALIAS=virtio:d00000001v00001AF4"
+    host.files["/sys/class/net/ens2f1/device/../uevent"] = "DRIVER=virtio-pci\nPCI_SLOT_NAME=0000:03:00.0"
     there = host.run
 
     def run(argv: list[str], **more: object) -> Any:
@@ -292,8 +294,8 @@ def test_a_bare_debian_has_no_ethtool_and_its_cards_are_known_all_the_same(monke
         return there(argv, **more)
 
     monkeypatch.setattr(host, "run", run)
-    found = cards(host)["ens2f0"]
-    assert (found.driver, found.pci, found.firmware) == ("igb", "0000:18:00.0", "")
+    found = [(card.driver, card.pci, card.firmware) for card in cards(host).values()]
+    assert found == [("igb", "0000:18:00.0", ""), ("virtio_net", "0000:03:00.0", "")]
 
 
 def test_the_file_says_what_was_found_and_is_a_testbed() -> None:

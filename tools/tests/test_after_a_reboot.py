@@ -3,6 +3,7 @@
 
 import json
 import secrets
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,11 +43,11 @@ class Machine:
         self.left: dict[str, list[int]] = {}
         #: Of links on which IPv6 can be switched off.
         self.disable_ipv6: dict[str, str] = {}
-        self.files = {BOOT_ID: "first", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "7"}
+        self.files = {BOOT_ID: str(uuid.UUID(int=1)), "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "7"}
 
     def reboot(self) -> None:
         self.mtu = dict.fromkeys(self.mtu, 1500)
-        self.files[BOOT_ID] = "second"
+        self.files[BOOT_ID] = str(uuid.UUID(int=2))
 
 
 class Played:

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lab.command import wait_for
+from lab.command import kill_9, wait_for
 
 from xdplab.forwarders.vpp import segment
 from xdplab.hosts import bpf
@@ -176,6 +176,22 @@ def test_a_session_that_is_cut_ends_what_runs_there_at_once_and_the_next_one_say
     assert Session(folder).facts["ended"] == ["sleep", "sleep"]
 
 
+def test_what_an_agent_that_was_killed_left_running_is_ended_by_the_next_one(folder: Path) -> None:
+    """As the kernel does that is out of memory: a switch that polls would have its CPU for good."""
+    agent = Session(folder)
+    agent.ask("start_process", ["sleep", "78"], str(folder / "log"))
+    agent.ask("start_process", ["sh", "-c", "setsid sleep 78 & exit 0"], str(folder / "log2"))
+    wait_for(lambda: sum(command.startswith("sleep\x0078") for command in commands()) == 2, "the commands")
+    kill_9(agent.facts["pid"])
+    wait_for(lambda: ended(agent.facts["pid"]), "the agent's end")
+    assert runs("sleep", "78")
+    other = Session(folder.parent / "other")  # of another folder: they are none of its own
+    assert (other.facts["ended"], runs("sleep", "78")) == ([], True)
+    other.cut()
+    assert Session(folder).facts["ended"] == ["sleep", "sleep"]
+    assert not runs("sleep", "78")
+
+
 def test_half_a_request_is_not_carried_out(folder: Path, tmp_path: Path) -> None:
     agent = Session(folder)
     assert agent.process.stdin
@@ -301,8 +317,8 @@ def test_what_another_session_left_on_a_port_is_kept_as_that_left_it(monkeypatch
     left = machine.Machine.ports_left(agent, earlier)
     assert {name: tuple(was) for name, was in left.items()} == {
         "b0": (7, 1500, 0),
-        "c0": (9, 9000, 5),
-        "new0": (10, 1500, 0),
+        "c0": (9, 9000, 5, {}),
+        "new0": (10, 1500, 0, {}),
     }
 
 

@@ -6,6 +6,7 @@ Whole runs, on hosts that are played: machines with cards, of which one call is 
 
 import copy
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -140,10 +141,10 @@ class Played(Host):
             self._spoil(lambda: None)
 
     def hold_cpus(self, cpus: Any) -> None:
-        """They are free."""
+        self._spoil(lambda: None)
 
     def hold_ports(self, ifnames: Any) -> None:
-        """They are free."""
+        self._spoil(lambda: None)
 
     def reconnect(self) -> bool:
         if self.gone:
@@ -170,7 +171,7 @@ class Played(Host):
         return found
 
     def _read(self, path: str) -> str:
-        known = {"/proc/meminfo": "MemTotal: 1 kB", "/proc/sys/kernel/random/boot_id": self.name}
+        known = {"/proc/meminfo": "MemTotal: 1 kB", "/proc/sys/kernel/random/boot_id": str(uuid.UUID(int=1))}
         return "1" if path.endswith("/carrier") else known.get(path) or self._card(path).files[path]
 
     def _write(self, path: str, text: str) -> None:
@@ -362,6 +363,7 @@ def test_calls_of_restore_may_fail(farm: Path, results: Path) -> None:
         if "left alone" in said:  # nonsense was taken for a value that somebody else has set, and that was said
             assert how == "nonsense", where
             continue
+        assert how != "gone" or len({host for host, _ in differing()}) <= 1, where
         recover(spec)
         assert not lock.path.exists(), where
         assert not differing(), where

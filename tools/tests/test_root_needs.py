@@ -80,6 +80,17 @@ def test_who_needs_it_is_named_with_what_frees_it(host: Reached, commands: list[
         assert host.needs("e0") == []
 
 
+def test_a_route_with_several_next_hops_needs_each_of_their_links(host: Reached) -> None:
+    """As of BGP: links that have no address, over which all traffic goes; `ip route show dev` leaves them out."""
+    for name, family, to, via in (("e0", "-4", "default", ""), ("e1", "-6", "2001:db8::/32", "via fe80::7 ")):
+        host.ip(f"{family} route add {to} nexthop {via}dev e0 nexthop {via}dev e1")
+        (need,) = who_needs(host, name)
+        assert need.what == ("carries the default route" if to == "default" else f"carries route {to}")
+        assert (host.needs("e0"), host.needs("e2")) == (host.needs("e1"), [])
+        host.ip(need.frees.removeprefix("ip "))
+        assert host.needs("e0") == []
+
+
 @pytest.mark.parametrize("came_by", [_SSH.format("192.0.2.2"), _SSH.format("fe80::2%e0")], ids=["IPv4", "link-local"])
 def test_what_ssh_comes_through_is_needed_with_all_below_and_above_it(host: Reached, came_by: str) -> None:
     host.ip("route add 192.0.2.1/32 dev e0", "-6 address add fe80::2/64 dev e0")

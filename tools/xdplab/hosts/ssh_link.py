@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import asyncssh
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, Field, Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from xdplab.hosts.agent.serve import ANSWER_BYTES
@@ -55,8 +55,9 @@ class Facts(TypedDict):
     #: Processor architecture (uname(2)), and version of the C library as 2.36; "": another than glibc.
     machine: Annotated[str, Field(pattern=r"^\w{0,32}$")]
     glibc: Annotated[str, Field(pattern=r"^(\d{1,3}\.\d{1,3})?$")]
-    #: Interface -> its index, MTU and XDP program (0: none), as the last session that had ports left them.
-    left: dict[str, Annotated[list[int], Field(min_length=3, max_length=3)]]
+    #: Interface -> its index, MTU, XDP program (0: none) and digests of all that it is set to (`ports.digests`), as the
+    #: last session that had ports left them.
+    left: dict[str, Annotated[tuple[int, int, int, dict[str, int | dict[str, int]]], Strict(False)]]  # JSON has lists
     #: `SSH_CONNECTION`, or "" where sshd sets none.
     ssh: Annotated[str, Field(pattern=r"^([0-9A-Fa-f:][\w.:%-]* \d+ [0-9A-Fa-f:][\w.:%-]* \d+)?$")]
 

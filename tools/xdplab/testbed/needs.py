@@ -134,19 +134,24 @@ def _below(link: Mapping[str, Any]) -> str | None:
 def _by_addresses(link: Mapping[str, Any], ours: Ours | None) -> Iterator[Need]:
     for each in link.get("addr_info", ()):
         of_a_run = ours is not None and ipaddress.ip_address(each["local"]) in BENCHMARK
-        if each["scope"] != "link" and not of_a_run:
+        if (each["scope"] != "link" or each["family"] == "inet") and not of_a_run:
             address = f"{each['local']}/{each['prefixlen']}"
             yield Need(f"has address {address}", f"ip address delete {address} dev {link['ifname']}")
 
 
 def _by_routes(host: Host, ifname: str) -> Iterator[Need]:
-    """But for those that the kernel gives to each address, and to a link without one."""
+    """But for those that the kernel gives to each address, and to a link without one.
+
+    All are read: of `dev IFNAME`, ip(8) leaves out those with several next hops.
+    """
     for family in ("-4", "-6"):
-        asked = ["ip", "-json", family, "route", "show", "table", "all", "dev", ifname]
+        asked = ["ip", "-json", family, "route", "show", "table", "all"]
         for route in json.loads(host.run(asked, check=False).stdout.strip() or "[]"):
-            if route.get("protocol") != "kernel":
+            hops = [hop.get("dev") for hop in route.get("nexthops", ())]
+            if route.get("protocol") != "kernel" and ifname in (route.get("dev"), *hops):
                 what = "the default route" if route["dst"] == "default" else f"route {route['dst']}"
-                yield Need(f"carries {what}", f"ip {family} route flush dev {ifname}")
+                one = f"delete {route['dst']} table {route.get('table', 'main')}"
+                yield Need(f"carries {what}", f"ip {family} route {one if hops else f'flush dev {ifname}'}")
 
 
 def _by_links(links: Mapping[str, Any], ifname: str, ours: Ours | None) -> Iterator[Need]:

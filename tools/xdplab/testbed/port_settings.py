@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from xdplab.hosts import Host
-from xdplab.hosts.agent.ports import ipv6_switch as ipv6_switch
+from xdplab.hosts.agent.ports import digest, ipv6_switch as ipv6_switch
 from xdplab.hosts.kernel import driver_facts, is_veth, xdp_held
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, XdplabError
@@ -25,6 +25,8 @@ _OFFLOADS_OFF = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-se
 _SETTLES_S, _RESTORE_S = 0.1, 1.0
 #: Of a snapshot: which card it is, and what `prepare` changes.
 PREPARED = ("bus", "mac", "mtu", "up", "promiscuous", "disable_ipv6", "offloads", "addresses")
+#: Of a snapshot: whose these are is asked by identity, by `changed_since`, or by who needs the port.
+_JUDGED_OTHERWISE = {"bus", "mac", "mtu", "up", "promiscuous", "disable_ipv6", "master", "xdp"}
 #: Kinds of settings that are things with a name, and a message that makes them.
 _LISTS = ("addresses", "qdiscs", "filters", "rules")
 #: Characters of a value that are shown, such as those of a table.
@@ -103,12 +105,34 @@ def not_ours(what: str, now: Any, found: Any, was_set: Any, so: str = "left alon
 
 
 def changed_since(host: Host, ifname: str, *ours: dict[str, Any]) -> dict[str, Any]:
-    """What somebody has set since a run, with its value; of the rest nobody knows what a killed forwarder had set."""
+    """What somebody has set since a run of what `prepare` sets, with its value; the rest is `changed_after`."""
     read = host.read_port(ifname)
     now = {key: read[key] for key in ("mtu", "up", "promiscuous", "disable_ipv6") if key in read}
     # IPv6 is switched off where the MTU lets it be: see `restore`
     changed = theirs(now, *ours, {"disable_ipv6": "1"}) or ()
     return {key: value for key, value in now.items() if key in changed}
+
+
+def changed_after(host: Host, ifname: str, found: dict[str, Any], at_end: dict[str, Any]) -> dict[str, Any]:
+    """Settings that somebody has changed since the run's last session, as they are to be when all else is put back.
+
+    Of those that are as they were at its end (`at_end`: digests) nobody knows what a killed forwarder had set.
+    """
+    now, kept = host.read_port(ifname), dict[str, Any]()
+    for kind in found.keys() & now.keys() & at_end.keys() - _JUDGED_OTHERWISE:
+        was, value, left = found[kind], now[kind], at_end[kind]
+        if isinstance(was, dict) and isinstance(value, dict) and isinstance(left, dict):
+            theirs = {
+                name: value.get(name)
+                for name in {**was, **value}
+                if value.get(name) != was.get(name)
+                and left.get(name) != (digest(value[name]) if name in value else None)
+            }
+            if theirs:
+                kept[kind] = {name: each for name, each in {**was, **theirs}.items() if each is not None}
+        elif value not in (was, None) and digest(value) != left:
+            kept[kind] = value
+    return kept
 
 
 def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:

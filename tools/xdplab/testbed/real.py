@@ -8,7 +8,7 @@ PTP keeps them within some 100 ns, which is what a fast path takes.
 """
 
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path as FilePath
@@ -49,7 +49,7 @@ class HostsTestbed:
         #: Whether cards of a killed run have other users, which was reported; whether cards are asked for other users.
         self._cards_stay = self._ask_cards = False
         #: Of each host what its agent saw of interfaces when the killed run's last session ended.
-        self._left: dict[str, dict[str, list[int]]] = {}
+        self._left: dict[str, Mapping[str, Sequence[Any]]] = {}
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
 
     @property
@@ -346,7 +346,7 @@ class HostsTestbed:
             return []
         if role in state.get("ports", {}):  # before a knob is put back on it
             port_settings.refuse_other_card(port.host, port.ifname, state["ports"][role])
-        left = self._left[port.host.name].get(port.ifname, [0, 0, 0])
+        left = self._left[port.host.name].get(port.ifname, (0, 0, 0, {}))
         try:
             refuse_if_needed(port.host, port.ifname, Ours(state.get("links", ()), left[2]))
         except InputError as exc:
@@ -355,27 +355,35 @@ class HostsTestbed:
             done.append(f"--force: {exc}: put back all the same")
         if detach_xdp(port.host, port.ifname):
             done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
-        return done + self._changed_since(port, left[1], force=force)
+        return done + self._changed_since(port, left, force=force)
 
-    def _changed_since(self, port: Port, mtu_left: int, *, force: bool) -> list[str]:
+    def _changed_since(self, port: Port, left: Sequence[Any], *, force: bool) -> list[str]:
         """What is neither what the run found nor what it set, or had at its end, is somebody else's, and stays."""
         state = self.lock.state()
         found, was_set = (state.get(key, {}).get(port.role) for key in ("ports", "ports_set"))
         if found is None or was_set is None:
             return []
-        ours = [found, was_set, {"mtu": mtu_left}]
+        ours = [found, was_set, {"mtu": left[1]}]
         by_point = state.get("settings", {}) if port.role in state.get("settings_ports", ()) else {}
         if "mtu" in by_point and (set_to := state.get("settings_set", {}).get("mtu")):
             ours.append({"mtu": int(set_to[port.ifname])})
         theirs = port_settings.changed_since(port.host, port.ifname, *ours)
         if "mtu" in by_point and set_to is None:  # the run was killed before it was known
             theirs.pop("mtu", None)
-        if not force:
-            self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs}})
+        others = port_settings.changed_after(port.host, port.ifname, found, left[3] if left[3:] else {})
+        if not force and (theirs or others):
+            with suppress(XdplabError):  # the disk is full: what is not remembered is put back
+                self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs, **others}})
         what, so = f"{port.host.name}: {port.ifname}", "put back all the same" if force else "left alone"
         return [
-            port_settings.not_ours(f"{what}: {key}", value, found.get(key), was_set.get(key), so)
-            for key, value in theirs.items()
+            *(
+                port_settings.not_ours(f"{what}: {key}", value, found.get(key), was_set.get(key), so)
+                for key, value in theirs.items()
+            ),
+            *(
+                f"{what}: {key}: {change}, which somebody has changed since the run ended: {so}"
+                for key, change in port_settings.differences(others, {key: found[key] for key in others}).items()
+            ),
         ]
 
     def _remove_links(self, steps: Steps) -> list[str]:
@@ -444,7 +452,7 @@ class HostsTestbed:
             if roles is None or role in roles:
                 with steps.step(role):
                     self.ports[role] = self._find_port(role, given)
-        for host in self._hosts.values():
+        for host in {self._host_of[role]: None for role in self.spec.ports if roles is None or role in roles}:
             mine = [port.ifname for port in self.ports.values() if port.host is host and port.trex is None]
             if mine:
                 with steps.step(host.name):

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -46,11 +47,19 @@ class _State(BaseModel):
     #: Of the ports whose settings are remembered.
     ifnames: dict[PortRole, str] = {}
     #: Of each host what its agent saw of interfaces when the run's last session ended.
-    left: dict[str, dict[str, list[int]]] = {}
+    left: dict[str, dict[str, list[Any]]] = {}
     cards: dict[PortRole, dict[str, Any]] = {}
     settings: dict[str, Any] = {}
     settings_ports: list[PortRole] = []
     own_settings: dict[PortRole, dict[str, Any]] = {}
+
+
+def _boot_of(host: Host) -> str:
+    """Raises XdplabError: it says none, and what was changed on it is not as after a boot."""
+    found = host.read(_BOOT_ID)
+    if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", found.strip()):
+        raise XdplabError(f"{host.name}: {_BOOT_ID} says {found[:80]!r}, which is no boot's")
+    return found
 
 
 def volatile_dir() -> Path:
@@ -262,14 +271,14 @@ class TestbedLock:
         self.remember(
             file=self._testbed_file,
             hosts={host.name: host.identity for host in hosts},
-            boots={host.name: host.read(_BOOT_ID) for host in hosts},
+            boots={host.name: _boot_of(host) for host in hosts},
             left={},
         )
 
     def rebooted(self, host: Host) -> bool:
         """Whether the host was rebooted since: what was changed on it is then as after its boot."""
         boot = self.state().get("boots", {}).get(host.name)
-        return boot is not None and host.read(_BOOT_ID) != boot
+        return boot is not None and _boot_of(host) != boot
 
     @property
     def roles(self) -> set[PortRole]:

@@ -13,10 +13,12 @@ import contextlib
 import errno
 import fcntl
 import functools
+import json
 import os
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,6 +88,18 @@ def read(ifname: str) -> dict[str, Any]:
         with contextlib.suppress(*_ODD):  # this driver, or kernel, has it not
             found[name] = reads(ifname)
     return found
+
+
+def digests(found: dict[str, Any]) -> dict[str, Any]:
+    """Of what `read` gave, a number in place of each value: the same for equal ones."""
+    return {
+        kind: {name: digest(each) for name, each in value.items()} if isinstance(value, dict) else digest(value)
+        for kind, value in found.items()
+    }
+
+
+def digest(value: Any) -> int:
+    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
 def put_back(ifname: str, wanted: dict[str, Any]) -> list[str]:

@@ -10,7 +10,12 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xdplab.hosts.agent.machine import Machine
+
+#: In the environment of each process that an agent starts: the agent's folder.
+MARK = "XDPLAB_AGENT"
 
 #: How long processes have between SIGTERM and SIGKILL, in s.
 _GRACE_S = 3.0
@@ -18,13 +23,32 @@ _GRACE_S = 3.0
 
 def end_all() -> list[str]:
     """End everything below this process; the names of what was still alive. No child may be made meanwhile."""
+    return _end(descendants)
+
+
+def end_strays() -> list[str]:
+    """End what an agent started that had this one's mark, and was killed before it could end anything; the names."""
+    return _end(lambda: _marked(f"{MARK}={os.environ[MARK]}".encode()))
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Processes but this one that began with it in their environment; of other users only root sees that."""
+    found = []
+    for pid in map(int, filter(str.isdecimal, _names("/proc"))):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+            if pid != os.getpid() and mark in file.read().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def _end(which: Callable[[], list[int]]) -> list[str]:
     names: list[str] = []
     deadline = time.monotonic() + _GRACE_S
     while True:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        alive = [pid for pid in descendants() if _state(pid) not in ("Z", "")]
+        alive = [pid for pid in which() if _state(pid) not in ("Z", "")]
         if not alive or time.monotonic() > deadline + _GRACE_S:
             return names
         names = names or [_comm(pid) for pid in alive]

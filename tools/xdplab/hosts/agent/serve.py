@@ -19,14 +19,14 @@ from typing import Any
 
 from xdplab.hosts.agent.cpus import holder
 from xdplab.hosts.agent.machine import OPERATIONS, Machine, Refused, failure
-from xdplab.hosts.agent.processes import end_all, reap
+from xdplab.hosts.agent.processes import MARK, end_all, end_strays, reap
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Of an answer; the controller takes no longer one.
 ANSWER_BYTES = 32 << 20
 #: Of what is in the lock file, which is there from the first session on: a disk that is full later changes nothing.
-_LOCK_BYTES = 4096
+_LOCK_BYTES = 16384
 #: How long an earlier agent of the same controller may take to end.
 _TAKE_OVER_S = 15.0
 _REAP_S = 5.0
@@ -46,7 +46,10 @@ def main() -> None:
         _say({"error": f"in use by {other}"})
         return
     before = _content(lock)
-    left = before.get("left", {})
+    left = {name: [*was[:3], *(was[3:] or [{}])] for name, was in before.get("left", {}).items()}  # 0.2.0 had three
+    mine = os.fstat(lock)
+    os.environ[MARK] = f"{folder} {mine.st_dev}:{mine.st_ino}"  # containers may have a folder of the same name
+    ended = [*before.get("ended", ()), *end_strays()]
     _put(lock, {"controller": hello["controller"], "label": hello["label"], "left": left})
     os.chdir("/")
     os.environ["PATH"] = _PATH
@@ -55,7 +58,7 @@ def main() -> None:
     try:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, _end)
-        _say({**_facts(), "ended": before.get("ended", ()), "left": left})
+        _say({**_facts(), "ended": ended, "left": left})
         _serve(machine, float(hello["lease_s"]))
     finally:
         _ignore()

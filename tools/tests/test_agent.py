@@ -177,7 +177,7 @@ def test_a_session_that_is_cut_ends_what_runs_there_at_once_and_the_next_one_say
 
 
 def test_what_an_agent_that_was_killed_left_running_is_ended_by_the_next_one(folder: Path) -> None:
-    """As the kernel does that is out of memory: a switch that polls would have its CPU for good."""
+    """As the out-of-memory killer does: a switch that polls would have its CPU for good."""
     agent = Session(folder)
     agent.ask("start_process", ["sleep", "78"], str(folder / "log"))
     agent.ask("start_process", ["sh", "-c", "setsid sleep 78 & exit 0"], str(folder / "log2"))
@@ -190,6 +190,18 @@ def test_what_an_agent_that_was_killed_left_running_is_ended_by_the_next_one(fol
     other.cut()
     assert Session(folder).facts["ended"] == ["sleep", "sleep"]
     assert not runs("sleep", "78")
+
+
+def test_what_is_on_a_port_at_a_sessions_end_is_known_to_the_next_one_unless_it_was_killed(folder: Path) -> None:
+    first = Session(folder)
+    first.ask("take_ports", ["lo"])
+    first.cut()
+    second = Session(folder)
+    assert "127.0.0.1/8" in second.facts["left"]["lo"][3]["addresses"]
+    second.ask("take_ports", ["lo"])
+    kill_9(second.facts["pid"])
+    wait_for(lambda: ended(second.facts["pid"]), "the agent's end")
+    assert Session(folder).facts["left"]["lo"][3] == {}, "of an earlier session, which says nothing of this one's end"
 
 
 def test_half_a_request_is_not_carried_out(folder: Path, tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ FACTS: dict[str, Any] = {
     "machine_id": "0123456789abcdef",
     "machine": "x86_64",
     "glibc": "2.36",
-    "left": {"p0": [2, 1500, 0, {"mtu": 1, "rings": {"rx": 2}}]},
+    "left": {"p0": [2, 1500, 0, {"qdiscs": ["clsact ffff: at ffff:fff1"]}]},
     "ssh": "192.0.2.1 50000 fe80::1%eth0 22",
 }
 
@@ -281,7 +281,7 @@ FACTS: dict[str, Any] = {
         {"machine": "x86_64; reboot"},
         {"glibc": "2.x"},
         {"left": {"p0": ["2", 1500, 0, {}]}},
-        {"left": {"p0": [2, 1500, 0, {"rings": {"rx": "2"}}]}},
+        {"left": {"p0": [2, 1500, 0, {"qdiscs": [2]}]}},
         {"left": {"p0": [2, 1500, 0]}},
         {"left": {"p0": []}},
         {"ssh": "a b"},

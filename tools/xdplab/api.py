@@ -38,7 +38,7 @@ from xdplab.analysis.words import (
     NEVER_PAIRED as NEVER_PAIRED,
     listed as listed,
     ratio_text as ratio_text,
-    verdict as verdict,
+    verdict,
 )
 from xdplab.forwarders import (
     Dut as Dut,
@@ -191,7 +191,7 @@ from xdplab.model.published import (
     Published as Published,
     PublishedCluster as PublishedCluster,
     PublishedTable as PublishedTable,
-    Stage as Stage,
+    Stage,
     published as published,
     published_table as published_table,
 )
@@ -227,6 +227,10 @@ from xdplab.tools import (
 )
 
 read_study = app.read_study
+#: A part of a frame's way that documents have times of.
+PublishedStage = Stage
+#: What a comparison says of two forwarders.
+comparison_verdict = verdict
 #: Of a sweep, one table for each path and traffic profile.
 sweep_tables = tables
 #: Rows as text, the first column to the left.
@@ -235,7 +239,7 @@ text_table = columns
 PortsPath = _PortsPath
 #: A change that a forwarder may carry out under load, and all of them.
 ChangeKind = Kind
-CHANGES = KINDS
+CHANGE_KINDS = KINDS
 #: BASE or NEW of a `GateResult`.
 GateSide = Side
 #: VPP's configuration from a template of `vpp/`.

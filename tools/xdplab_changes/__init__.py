@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from xdplab.api import (
-    CHANGES,
+    CHANGE_KINDS,
     LOAD_COLUMNS,
     MOST_RULES,
     P50,
@@ -58,6 +58,7 @@ from xdplab.api import (
     XdplabError,
     cannot_change,
     compare_points,
+    comparison_verdict,
     corrected,
     figure_column,
     load_streams,
@@ -65,7 +66,6 @@ from xdplab.api import (
     number,
     probe_streams,
     ratio_text,
-    verdict,
     wait_until,
 )
 from xdplab_changes.figures import (
@@ -217,7 +217,7 @@ class ChangesSpec(MethodSpec):
 
     name: Literal["changes"]
     #: What is changed; each is a point.
-    kinds: Annotated[tuple[ChangeKind, ...], Distinct] = Field(default=CHANGES[:-1], min_length=1)
+    kinds: Annotated[tuple[ChangeKind, ...], Distinct] = Field(default=CHANGE_KINDS[:-1], min_length=1)
     #: Rules that are installed and removed by `rules` and `rule-stream`.
     rules: int = Field(default=1000, ge=1, le=MOST_RULES)
     #: Traffic before a trial that is not counted.
@@ -410,9 +410,9 @@ def compare_to_unchanged(run: RunRecord, summaries: Sequence[PointSummary]) -> d
 def _slower(found: Comparison) -> str:
     """The ratio, or why there is none."""
     if found.better is None:
-        return verdict(found) if found.blockers else f"{ratio_text(found)}: {verdict(found)}"
+        return comparison_verdict(found) if found.blockers else f"{ratio_text(found)}: {comparison_verdict(found)}"
     return ratio_text(found) + "".join(f" ({each})" for each in found.remarks)
 
 
 def _kind(levels: Mapping[str, Scalar]) -> ChangeKind:
-    return next(kind for kind in CHANGES if kind == levels["change"])
+    return next(kind for kind in CHANGE_KINDS if kind == levels["change"])

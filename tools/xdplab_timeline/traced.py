@@ -142,7 +142,7 @@ class TracedMethod(Method[TracedT]):
 
     @abstractmethod
     def keep(self, session: Session, traced: TracedTrial, found: ProbeRecords) -> None:
-        """Journal what was recorded; the journal of a resumed run answers a trial, and then nothing was."""
+        """Journal what was recorded: nothing where the journal of a resumed run answered the trial."""
 
     def trial_seconds(self, traffic: TrafficSpec) -> list[float]:
         """In each round one without, and one for each way."""

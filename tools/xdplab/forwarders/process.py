@@ -186,7 +186,7 @@ class EventProcess(Process):
 LOOKUPS, NODES = "lookups", "nodes"
 #: Of a port of Open vSwitch (custom statistics): frames that offloaded flows forwarded or dropped, and those left to
 #: the socket, which met none, or were not understood, or may not be sent so.
-OFFLOADED, LEFT = "xdp_flow_packets", ("xdp_flow_misses", "xdp_flow_undecided", "xdp_flow_unsendable")
+XDP_FLOW_OFFLOADED, XDP_FLOW_LEFT = "xdp_flow_packets", ("xdp_flow_misses", "xdp_flow_undecided", "xdp_flow_unsendable")
 
 
 class ThreadLookups(Model):

@@ -187,7 +187,7 @@ def driver_facts(host: Host, ifname: str) -> dict[str, str]:
     except XdplabError:
         device = f"/sys/class/net/{ifname}/device"
         shown = text_of(host, f"{device}/uevent")
-        if "PCI_SLOT_NAME=" not in shown:  # virtio: its driver's device is below that of the bus
+        if "DRIVER=virtio_net" in shown:  # its device is below that of the bus
             above = text_of(host, f"{device}/../uevent")
             shown += "\n" + "\n".join(line for line in above.splitlines() if line.startswith("PCI_SLOT_NAME="))
         shown = shown.replace("DRIVER=", "driver: ").replace("PCI_SLOT_NAME=", "bus-info: ")

@@ -55,9 +55,9 @@ class Facts(TypedDict):
     #: Processor architecture (uname(2)), and version of the C library as 2.36; "": another than glibc.
     machine: Annotated[str, Field(pattern=r"^\w{0,32}$")]
     glibc: Annotated[str, Field(pattern=r"^(\d{1,3}\.\d{1,3})?$")]
-    #: Interface -> its index, MTU, XDP program (0: none) and digests of all that it is set to (`ports.digests`), as the
-    #: last session that had ports left them.
-    left: dict[str, Annotated[tuple[int, int, int, dict[str, int | dict[str, int]]], Strict(False)]]  # JSON has lists
+    #: Interface -> its index, MTU, XDP program (0: none) and what `ports.names` gives, as the last session that had
+    #: ports left them. JSON has lists.
+    left: dict[str, Annotated[tuple[int, int, int, dict[str, list[str]]], Strict(False)]]
     #: `SSH_CONNECTION`, or "" where sshd sets none.
     ssh: Annotated[str, Field(pattern=r"^([0-9A-Fa-f:][\w.:%-]* \d+ [0-9A-Fa-f:][\w.:%-]* \d+)?$")]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from xdplab.forwarders.process import LEFT, LOOKUPS, NODES, OFFLOADED, NodeWork, ThreadLookups
+from xdplab.forwarders.process import LOOKUPS, NODES, XDP_FLOW_LEFT, XDP_FLOW_OFFLOADED, NodeWork, ThreadLookups
 from xdplab.measure.figure import CPU, CPU_IDLE
 from xdplab.measure.measured import Measured
 from xdplab.model import InputError, Model, TrialRecord
@@ -196,9 +196,9 @@ class Offloaded(Model):
 
 def offloaded(trials: Iterable[TrialRecord]) -> Offloaded | None:
     """Over all ports and these trials; None when no frame met such a flow."""
-    ports = [port for trial in trials for port in trial.increments.values() if OFFLOADED in port]
-    met = sum(port[OFFLOADED] for port in ports)
-    return Offloaded(met=met, left=sum(port.get(key, 0) for port in ports for key in LEFT)) if met else None
+    ports = [port for trial in trials for port in trial.increments.values() if XDP_FLOW_OFFLOADED in port]
+    met = sum(port[XDP_FLOW_OFFLOADED] for port in ports)
+    return Offloaded(met=met, left=sum(port.get(key, 0) for port in ports for key in XDP_FLOW_LEFT)) if met else None
 
 
 # CPU time per million frames of a trial, as figures of its repetition.

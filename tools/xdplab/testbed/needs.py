@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from xdplab.hosts import Host
 from xdplab.hosts.kernel import DATAPATH, link_names
-from xdplab.model import InputError
+from xdplab.model import InputError, XdplabError
 
 #: Kinds whose `link` is the other end of a pair, and nothing below them.
 _PAIRS = ("veth", "netkit")
@@ -133,25 +133,34 @@ def _below(link: Mapping[str, Any]) -> str | None:
 
 def _by_addresses(link: Mapping[str, Any], ours: Ours | None) -> Iterator[Need]:
     for each in link.get("addr_info", ()):
-        of_a_run = ours is not None and ipaddress.ip_address(each["local"]) in BENCHMARK
-        if (each["scope"] != "link" or each["family"] == "inet") and not of_a_run:
+        local = ipaddress.ip_address(each["local"])
+        of_a_run = ours is not None and local in BENCHMARK
+        if (each["scope"] != "link" or local.version == 4) and not of_a_run:
             address = f"{each['local']}/{each['prefixlen']}"
             yield Need(f"has address {address}", f"ip address delete {address} dev {link['ifname']}")
 
 
 def _by_routes(host: Host, ifname: str) -> Iterator[Need]:
-    """But for those that the kernel gives to each address, and to a link without one.
-
-    All are read: of `dev IFNAME`, ip(8) leaves out those with several next hops.
-    """
+    """But for those that the kernel gives to each address, and to a link without one."""
     for family in ("-4", "-6"):
-        asked = ["ip", "-json", family, "route", "show", "table", "all"]
-        for route in json.loads(host.run(asked, check=False).stdout.strip() or "[]"):
+        for route in _routes(host, family, ifname):
             hops = [hop.get("dev") for hop in route.get("nexthops", ())]
             if route.get("protocol") != "kernel" and ifname in (route.get("dev"), *hops):
                 what = "the default route" if route["dst"] == "default" else f"route {route['dst']}"
-                one = f"delete {route['dst']} table {route.get('table', 'main')}"
+                metric = f" metric {route['metric']}" if "metric" in route else ""
+                one = f"delete {route['dst']} table {route.get('table', 'main')}{metric}"
                 yield Need(f"carries {what}", f"ip {family} route {one if hops else f'flush dev {ifname}'}")
+
+
+def _routes(host: Host, family: str, ifname: str) -> list[dict[str, Any]]:
+    """All of the host: of `dev IFNAME`, ip(8) leaves out those with several next hops."""
+    asked = ["ip", "-json", family, "route", "show", "table", "all"]
+    try:
+        shown = host.run(asked, check=False).stdout
+    except XdplabError:  # a router's whole table is longer than an answer may be
+        shown = host.run([*asked, "dev", ifname], check=False).stdout
+    found: list[dict[str, Any]] = json.loads(shown.strip() or "[]")
+    return found
 
 
 def _by_links(links: Mapping[str, Any], ifname: str, ours: Ours | None) -> Iterator[Need]:

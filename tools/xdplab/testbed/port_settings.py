@@ -8,10 +8,12 @@ import ipaddress
 import itertools
 import json
 import re
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from xdplab.hosts import Host
-from xdplab.hosts.agent.ports import digest, ipv6_switch as ipv6_switch
+from xdplab.hosts.agent.ports import THINGS, ipv6_switch as ipv6_switch
 from xdplab.hosts.kernel import driver_facts, is_veth, xdp_held
 from xdplab.hosts.waiting import comes_true
 from xdplab.model import InputError, XdplabError
@@ -25,10 +27,6 @@ _OFFLOADS_OFF = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-se
 _SETTLES_S, _RESTORE_S = 0.1, 1.0
 #: Of a snapshot: which card it is, and what `prepare` changes.
 PREPARED = ("bus", "mac", "mtu", "up", "promiscuous", "disable_ipv6", "offloads", "addresses")
-#: Of a snapshot: whose these are is asked by identity, by `changed_since`, or by who needs the port.
-_JUDGED_OTHERWISE = {"bus", "mac", "mtu", "up", "promiscuous", "disable_ipv6", "master", "xdp"}
-#: Kinds of settings that are things with a name, and a message that makes them.
-_LISTS = ("addresses", "qdiscs", "filters", "rules")
 #: Characters of a value that are shown, such as those of a table.
 _SHOWN = 60
 
@@ -105,7 +103,7 @@ def not_ours(what: str, now: Any, found: Any, was_set: Any, so: str = "left alon
 
 
 def changed_since(host: Host, ifname: str, *ours: dict[str, Any]) -> dict[str, Any]:
-    """What somebody has set since a run of what `prepare` sets, with its value; the rest is `changed_after`."""
+    """What somebody has set since a run, with its value; of the rest nobody knows what a killed forwarder had set."""
     read = host.read_port(ifname)
     now = {key: read[key] for key in ("mtu", "up", "promiscuous", "disable_ipv6") if key in read}
     # IPv6 is switched off where the MTU lets it be: see `restore`
@@ -113,41 +111,41 @@ def changed_since(host: Host, ifname: str, *ours: dict[str, Any]) -> dict[str, A
     return {key: value for key, value in now.items() if key in changed}
 
 
-def changed_after(host: Host, ifname: str, found: dict[str, Any], at_end: dict[str, Any]) -> dict[str, Any]:
-    """Settings that somebody has changed since the run's last session, as they are to be when all else is put back.
+def changed_after(host: Host, ifname: str, found: dict[str, Any], at_end: dict[str, Any]) -> dict[str, set[str]]:
+    """Addresses, qdiscs, filters and rules that came or went after the run's last session: kind -> names.
 
-    Of those that are as they were at its end (`at_end`: digests) nobody knows what a killed forwarder had set.
+    `at_end`: those that were there then. A qdisc stays with a filter that came to it.
     """
-    now, kept = host.read_port(ifname), dict[str, Any]()
-    for kind in found.keys() & now.keys() & at_end.keys() - _JUDGED_OTHERWISE:
-        was, value, left = found[kind], now[kind], at_end[kind]
-        if isinstance(was, dict) and isinstance(value, dict) and isinstance(left, dict):
-            theirs = {
-                name: value.get(name)
-                for name in {**was, **value}
-                if value.get(name) != was.get(name)
-                and left.get(name) != (digest(value[name]) if name in value else None)
-            }
-            if theirs:
-                kept[kind] = {name: each for name, each in {**was, **theirs}.items() if each is not None}
-        elif value not in (was, None) and digest(value) != left:
-            kept[kind] = value
-    return kept
+    now, changed = host.read_port(ifname), dict[str, set[str]]()
+    for kind in THINGS:
+        if kind in found and kind in now and kind in at_end:
+            differing = found[kind].keys() ^ now[kind].keys()
+            changed[kind] = {name for name in differing if (name in now[kind]) != (name in at_end[kind])}
+    if changed.get("filters", set()) & now.get("filters", {}).keys():
+        changed["qdiscs"] |= now["qdiscs"].keys() - found["qdiscs"].keys()
+    return {kind: names for kind, names in changed.items() if names}
 
 
-def restore(host: Host, ifname: str, saved: dict[str, Any]) -> None:
+def restore(
+    host: Host, ifname: str, saved: dict[str, Any], theirs: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> None:
     """Put everything of a `snapshot` back and verify it, each setting even if another fails.
 
-    Addresses that are there are somebody else's, but for those of benchmarks.
+    What `theirs` names (`changed_after`) stays as it is. Addresses that are there are somebody else's, but for those of
+    benchmarks.
 
     Raises:
         XdplabError: something stays changed, or it is another card.
     """
     refuse_other_card(host, ifname, saved)
-    wanted = {kind: value for kind, value in saved.items() if kind != "bus"}
-    there = host.read_port(ifname).get("addresses", {})
-    theirs = {name: made for name, made in there.items() if ipaddress.ip_interface(name) not in BENCHMARK}
-    put_back(host, ifname, {**wanted, "addresses": {**theirs, **saved.get("addresses", {})}})
+    wanted, there = {kind: value for kind, value in saved.items() if kind != "bus"}, host.read_port(ifname)
+    new = there.get("addresses", {}).keys() - saved.get("addresses", {}).keys()
+    others = [name for name in new if ipaddress.ip_interface(name) not in BENCHMARK]
+    for kind, names in (("addresses", others), *theirs.items()):
+        was, now = wanted.get(kind, {}), there.get(kind, {})
+        kept = {name: now[name] for name in names if name in now}
+        wanted[kind] = {**{name: each for name, each in was.items() if name not in names}, **kept}
+    put_back(host, ifname, wanted)
 
 
 def put_back(host: Host, ifname: str, was: dict[str, Any]) -> None:
@@ -194,7 +192,7 @@ def differences(now: dict[str, Any], was: dict[str, Any]) -> dict[str, str]:
     for kind, before in was.items():
         after = now.get(kind)
         values: dict[str, Any] = after if isinstance(after, dict) else {}
-        if kind in _LISTS:
+        if kind in THINGS:
             gone, new = (
                 [name for name in a if a[name] != b.get(name)] for a, b in ((before, values), (values, before))
             )

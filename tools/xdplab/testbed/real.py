@@ -50,6 +50,8 @@ class HostsTestbed:
         self._cards_stay = self._ask_cards = False
         #: Of each host what its agent saw of interfaces when the killed run's last session ended.
         self._left: dict[str, Mapping[str, Sequence[Any]]] = {}
+        #: Of each port what somebody has changed since then.
+        self._theirs: dict[PortRole, dict[str, set[str]]] = {}
         self._host_of = {role: self._hosts[port.host] for role, port in spec.ports.items()}
 
     @property
@@ -199,7 +201,7 @@ class HostsTestbed:
         for role in [role for role in saved if role in self.ports]:  # others are left alone, and that was said
             with steps.step(f"{self.spec.name}: {role}"):
                 port = self.ports[role]
-                port_settings.restore(port.host, port.ifname, saved[role])
+                port_settings.restore(port.host, port.ifname, saved[role], self._theirs.get(role, {}))
                 if role not in later:
                     del saved[role]
         with steps.step("state file"):
@@ -355,35 +357,42 @@ class HostsTestbed:
             done.append(f"--force: {exc}: put back all the same")
         if detach_xdp(port.host, port.ifname):
             done.append(f"{port.host.name}: XDP program of {port.ifname} detached")
-        return done + self._changed_since(port, left, force=force)
+        done += self._came_and_went_since(role, left, force=force)
+        return done + self._changed_since(port, left[1], force=force)
 
-    def _changed_since(self, port: Port, left: Sequence[Any], *, force: bool) -> list[str]:
+    def _changed_since(self, port: Port, mtu_left: int, *, force: bool) -> list[str]:
         """What is neither what the run found nor what it set, or had at its end, is somebody else's, and stays."""
         state = self.lock.state()
         found, was_set = (state.get(key, {}).get(port.role) for key in ("ports", "ports_set"))
         if found is None or was_set is None:
             return []
-        ours = [found, was_set, {"mtu": left[1]}]
+        ours = [found, was_set, {"mtu": mtu_left}]
         by_point = state.get("settings", {}) if port.role in state.get("settings_ports", ()) else {}
         if "mtu" in by_point and (set_to := state.get("settings_set", {}).get("mtu")):
             ours.append({"mtu": int(set_to[port.ifname])})
         theirs = port_settings.changed_since(port.host, port.ifname, *ours)
         if "mtu" in by_point and set_to is None:  # the run was killed before it was known
             theirs.pop("mtu", None)
-        others = port_settings.changed_after(port.host, port.ifname, found, left[3] if left[3:] else {})
-        if not force and (theirs or others):
-            with suppress(XdplabError):  # the disk is full: what is not remembered is put back
-                self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs, **others}})
+        if not force:
+            self.lock.remember(ports={**state["ports"], port.role: {**found, **theirs}})
         what, so = f"{port.host.name}: {port.ifname}", "put back all the same" if force else "left alone"
         return [
-            *(
-                port_settings.not_ours(f"{what}: {key}", value, found.get(key), was_set.get(key), so)
-                for key, value in theirs.items()
-            ),
-            *(
-                f"{what}: {key}: {change}, which somebody has changed since the run ended: {so}"
-                for key, change in port_settings.differences(others, {key: found[key] for key in others}).items()
-            ),
+            port_settings.not_ours(f"{what}: {key}", value, found.get(key), was_set.get(key), so)
+            for key, value in theirs.items()
+        ]
+
+    def _came_and_went_since(self, role: PortRole, left: Sequence[Any], *, force: bool) -> list[str]:
+        """Qdiscs, filters, rules and addresses that are not as at the run's end are somebody else's, and stay."""
+        port, found = self.ports[role], self.lock.state().get("ports", {}).get(role, {})
+        if not left[3:] or left[0] != port_settings.read_link(port.host, port.ifname).get("ifindex"):
+            return []  # another controller's file, or another interface by now
+        theirs = port_settings.changed_after(port.host, port.ifname, found, left[3])
+        if not force:
+            self._theirs[role] = theirs
+        so = "put back all the same" if force else "left alone"
+        return [
+            f"{port.host.name}: {port.ifname}: {kind}: changed after the run ended: {', '.join(sorted(names))}: {so}"
+            for kind, names in theirs.items()
         ]
 
     def _remove_links(self, steps: Steps) -> list[str]:

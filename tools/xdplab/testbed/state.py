@@ -55,10 +55,14 @@ class _State(BaseModel):
 
 
 def _boot_of(host: Host) -> str:
-    """Raises XdplabError: it says none, and what was changed on it is not as after a boot."""
+    """Boot id of a host.
+
+    Raises:
+        XdplabError: it reports none, so whether it was rebooted is not known.
+    """
     found = host.read(_BOOT_ID)
     if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", found.strip()):
-        raise XdplabError(f"{host.name}: {_BOOT_ID} says {found[:80]!r}, which is no boot's")
+        raise XdplabError(f"{host.name}: {_BOOT_ID} holds {found[:80]!r}, not a boot id")
     return found
 
 

@@ -27,11 +27,11 @@ from xdplab.api import (
     PointSummary,
     PortsPath,
     Published,
+    PublishedStage,
     RunRecord,
     Scalar,
     Section,
     Session,
-    Stage,
     StreamSpec,
     TrafficSpec,
     TrialFigures,
@@ -51,7 +51,7 @@ from xdplab.api import (
 
 # Stages of a frame's way: of one trial, and over all repetitions, merged exactly.
 
-STAGES: tuple[Stage, ...] = ("driver", "stack", "complete")
+STAGES: tuple[PublishedStage, ...] = ("driver", "stack", "complete")
 
 
 class StageSummary(Model):
@@ -127,22 +127,22 @@ class StagesFigures(PointFigures):
     """Each stage, and whose time stamps they are of."""
 
     #: Stage -> its figures.
-    stages: dict[Stage, StageRow] = {}
+    stages: dict[PublishedStage, StageRow] = {}
     #: `hardware` (the card's), `software` (of the departure, in the frame), or both.
     stamps: str = ""
 
 
-def of_trial(trial: TrialRecord, stage: Stage) -> StageSummary:
+def of_trial(trial: TrialRecord, stage: PublishedStage) -> StageSummary:
     found: StageSummary = getattr(StagesRecord.of(trial).stages, stage)
     return found
 
 
-def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: Stage) -> Distribution:
+def stage_distribution(trials: Sequence[TrialRecord], point_id: str, stage: PublishedStage) -> Distribution:
     own = counting_trials(trials_by_point(trials).get(point_id, ()))
     return Distribution.merged(of_trial(trial, stage).hdr for trial in own)
 
 
-def stage_rows(trials: Sequence[TrialRecord]) -> dict[Stage, StageRow]:
+def stage_rows(trials: Sequence[TrialRecord]) -> dict[PublishedStage, StageRow]:
     """Of the trials of one point."""
     return {stage: _row([(of_trial(trial, stage), _stamped_pps(trial)) for trial in trials]) for stage in STAGES}
 
@@ -201,7 +201,7 @@ class StagesSpec(MethodSpec):
     published: Published | None = None
 
 
-def _column(stage: Stage, name: str) -> Column:
+def _column(stage: PublishedStage, name: str) -> Column:
     def value(point: PointSummary) -> float | None:
         return getattr(StagesFigures.of(point).stages.get(stage), f"{name}_us", None)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from xdplab.forwarders.ovs.daemon import Ovs
 from xdplab.forwarders.ovs.options import PmdOptions, cpu_set
-from xdplab.forwarders.process import OFFLOADED
+from xdplab.forwarders.process import XDP_FLOW_OFFLOADED
 from xdplab.model import CpuLayout, Model, PointFailed, XdplabError
 
 # What programs print, as tables of lines with their fields: a line that has changed its form is an error.
@@ -198,7 +198,7 @@ _NO_OFFLOAD = ("xdp-flows", "xdp-flow-output")
 
 def offloaded(counters: Mapping[str, Any]) -> dict[str, int]:
     """Port -> frames that met an offloaded flow."""
-    return {port: columns[OFFLOADED] for port, columns in counters.items() if OFFLOADED in columns}
+    return {port: columns[XDP_FLOW_OFFLOADED] for port, columns in counters.items() if XDP_FLOW_OFFLOADED in columns}
 
 
 def not_offloaded(

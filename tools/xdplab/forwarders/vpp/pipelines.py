@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines in VPP, through its API; what is set is read back where VPP tells it."""
+"""Pipelines in VPP, with access lists and translation, through its API; what is set is read back where VPP tells it."""
 
 from typing import Any
 

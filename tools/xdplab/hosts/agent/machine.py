@@ -289,8 +289,8 @@ class Machine:
     def ports_left(self, earlier: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
         """Index, MTU and XDP program of the interfaces that were taken, and of links that have come since.
 
-        Of those that were taken, digests of all that they are set to, too. `earlier`: the same of an earlier session;
-        where none was taken in this one, that is all.
+        Of those that were taken, what `ports.names` gives, too. `earlier`: the same of an earlier session; where none
+        was taken in this one, that is all.
         """
         if self._before is None:
             return earlier
@@ -299,7 +299,7 @@ class Machine:
         except OSError:
             return earlier
         seen = {
-            name: (link.ifindex, link.mtu, link.xdp, _digests(name) if name in self._ports else {})
+            name: (link.ifindex, link.mtu, link.xdp, ports.names(name) if name in self._ports else {})
             for name, link in links.items()
             if name in self._ports or self._before.get(name) != link.ifindex
         }
@@ -410,13 +410,6 @@ class Machine:
         if self._folder is not None and not found.startswith(self._folder + "/"):
             raise Refused(f"{found}: not within {self._folder}")
         return found
-
-
-def _digests(ifname: str) -> dict[str, Any]:
-    try:
-        return ports.digests(ports.read(ifname))
-    except OSError:  # it has just gone
-        return {}
 
 
 def kill_group(pid: int, number: int = signal.SIGKILL) -> None:

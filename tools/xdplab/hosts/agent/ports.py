@@ -13,12 +13,10 @@ import contextlib
 import errno
 import fcntl
 import functools
-import json
 import os
 import socket
 import struct
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,6 +61,9 @@ _NAPI_FILES = ("napi_defer_hard_irqs", "gro_flush_timeout", "threaded")
 #: virtio_net hangs for good where `threaded` is written while a zero-copy socket that was just closed leaves its queue
 #: (Linux 7.2).
 _VIRTIO_SETTLES_S = 1.0
+#: Kinds of settings that are things with a name, and a message that makes them.
+THINGS = ("addresses", "qdiscs", "filters", "rules")
+_MOST_NAMES = 64
 #: What an operation may raise, also where a driver's answer has another form than the kernel's headers say.
 _ODD = (OSError, struct.error, LookupError, ValueError, TypeError)
 
@@ -90,16 +91,13 @@ def read(ifname: str) -> dict[str, Any]:
     return found
 
 
-def digests(found: dict[str, Any]) -> dict[str, Any]:
-    """Of what `read` gave, a number in place of each value: the same for equal ones."""
-    return {
-        kind: {name: digest(each) for name, each in value.items()} if isinstance(value, dict) else digest(value)
-        for kind, value in found.items()
-    }
-
-
-def digest(value: Any) -> int:
-    return zlib.crc32(json.dumps(value, sort_keys=True).encode())
+def names(ifname: str) -> dict[str, list[str]]:
+    """What of `THINGS` it has, for a lock file: a kind of which it has very many is left out."""
+    try:
+        found = read(ifname)
+    except _ODD:  # it has just gone
+        return {}
+    return {kind: sorted(found[kind]) for kind in THINGS if len(found.get(kind, ())) <= _MOST_NAMES and kind in found}
 
 
 def put_back(ifname: str, wanted: dict[str, Any]) -> list[str]:

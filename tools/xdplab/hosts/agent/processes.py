@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from xdplab.hosts.agent.machine import Machine
 
-#: In the environment of each process that an agent starts: the agent's folder.
+#: In the environment of each process that an agent starts: the agent's folder, and which file its lock is.
 MARK = "XDPLAB_AGENT"
 
 #: How long processes have between SIGTERM and SIGKILL, in s.
@@ -32,7 +32,7 @@ def end_strays() -> list[str]:
 
 
 def _marked(mark: bytes) -> list[int]:
-    """Processes but this one that began with it in their environment; of other users only root sees that."""
+    """Processes that have this in their environment, without this one; those of other users only as root."""
     found = []
     for pid in map(int, filter(str.isdecimal, _names("/proc"))):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:

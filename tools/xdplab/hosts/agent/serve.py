@@ -26,7 +26,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Of an answer; the controller takes no longer one.
 ANSWER_BYTES = 32 << 20
 #: Of what is in the lock file, which is there from the first session on: a disk that is full later changes nothing.
-_LOCK_BYTES = 16384
+_LOCK_BYTES = 8192
 #: How long an earlier agent of the same controller may take to end.
 _TAKE_OVER_S = 15.0
 _REAP_S = 5.0
@@ -46,11 +46,12 @@ def main() -> None:
         _say({"error": f"in use by {other}"})
         return
     before = _content(lock)
-    left = {name: [*was[:3], *(was[3:] or [{}])] for name, was in before.get("left", {}).items()}  # 0.2.0 had three
+    killed = "controller" in before  # that is taken out at a session's end, which then says what it left
+    left = {name: [*was[:3], {} if killed else (*was[3:], {})[0]] for name, was in before.get("left", {}).items()}
+    _put(lock, {"controller": hello["controller"], "label": hello["label"], "left": left})
     mine = os.fstat(lock)
     os.environ[MARK] = f"{folder} {mine.st_dev}:{mine.st_ino}"  # containers may have a folder of the same name
-    ended = [*before.get("ended", ()), *end_strays()]
-    _put(lock, {"controller": hello["controller"], "label": hello["label"], "left": left})
+    ended = [*before.get("ended", ()), *(end_strays() if killed else ())]
     os.chdir("/")
     os.environ["PATH"] = _PATH
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

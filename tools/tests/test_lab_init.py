@@ -233,7 +233,7 @@ class Told:
     def run(self, argv: list[str], **_: object) -> Any:
         if argv[0] == "ethtool":
             return SimpleNamespace(stdout="driver: ice\nfirmware-version: 4.40\nbus-info: 0000:18:00.0\n")
-        routes = [{"dst": "default"}] if argv[-1] == self.default and "-4" in argv else []
+        routes = [{"dst": "default", "dev": self.default}] if self.default and "-4" in argv else []
         return SimpleNamespace(stdout=json.dumps(routes if "route" in argv else self.links))
 
     def xdp(self, ifname: str) -> None:

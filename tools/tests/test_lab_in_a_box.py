@@ -182,3 +182,5 @@ def test_what_changed_on_b_is_said_line_by_line_and_counters_are_none() -> None:
     programs = "%d: cgroup_skb  name sd_fw_egress  tag 77\n\tloaded_at x  uid 0\n7: xdp  name theirs  tag 1\n\tuid 0\n"
     assert production.without_counters(programs % 1) == production.without_counters(programs % 2)
     assert "theirs" in production.without_counters(programs % 1)
+    program = "21: lsm  name restrict_fs  tag 1e1f  gpl run_time_ns %d run_cnt %d\n\tloaded_at x  uid 0\n"
+    assert production.without_counters(program % (1, 2)) == production.without_counters(program % (3, 4))

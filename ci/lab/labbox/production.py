@@ -68,7 +68,8 @@ _LOOKS = (
 )
 #: Counters and times that change by themselves, and programs of systemd, which it loads anew when units change.
 _LIVE = re.compile(
-    r"^\s*(lookups|masks|caches|flows|cache):.*\n|loaded_at \S+| run_time_ns \d+ run_cnt \d+|\w+_timer +[\d.]+|^\d+: \w+ +name sd_.*\n(\s+.*\n)*",
+    r"^\s*(lookups|masks|caches|flows|cache):.*\n|loaded_at \S+| run_time_ns \d+ run_cnt \d+|\w+_timer +[\d.]+"
+    r"|^\d+: \w+ +name sd_.*\n(\s+.*\n)*",
     re.MULTILINE,
 )
 _RUN = "xdplab run latency --testbed lab.yaml --set repetitions=3"
@@ -172,7 +173,7 @@ def _kept(name: str, what: Callable[[], dict[str, str]]) -> dict[str, str]:
 
 
 def _kill_a_run(reader: Reader) -> None:
-    """In its first trial or later: ports and forwarder are ours then. Its guardian is killed too: restore has all to do.
+    """In its first trial or later: ports and forwarder are ours then. Its guardian goes first, so that restore has work.
 
     Raises:
         Hang: It ended before that.

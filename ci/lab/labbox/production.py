@@ -173,7 +173,7 @@ def _kept(name: str, what: Callable[[], dict[str, str]]) -> dict[str, str]:
 
 
 def _kill_a_run(reader: Reader) -> None:
-    """In its first trial or later: ports and forwarder are ours then. Its guardian goes first, so that restore has work.
+    """In its first trial or later: ports and forwarder are ours then. Its guardian goes first: restore has work.
 
     Raises:
         Hang: It ended before that.

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 from lab.bench import Bench
-from lab.command import documented, finish, held_up, kill_9, start, wait_for, xdplab
+from lab.command import documented, finish, guardians, held_up, kill_9, start, wait_for, xdplab
 from lab.cuts import changes, look, run as run_with_cuts, running
 from lab.sshlab import HOME
 
@@ -469,6 +469,30 @@ def test_a_host_that_hangs_is_given_up_and_what_runs_there_ends_when_it_goes_on(
         os.kill(agent, signal.SIGCONT)
     wait_for(lambda: "B: sleep" not in running(bench.lab), "the end of what runs there", 10)
     host.close()
+    bench.assert_as_before()
+
+
+def test_the_third_signal_gives_up_at_once_although_a_host_hangs(bench: Bench) -> None:
+    process = start("up", "--testbed", bench.lab.testbed, env=bench.env)
+    assert process.stdout
+    assert any(line.startswith("up;") for line in iter(process.stdout.readline, "")), "it is not up"
+    there = {pid: Path(f"/proc/{pid}/comm").read_text("utf-8") for pid in bench.lab.processes("B")}
+    (agent,) = [pid for pid, comm in there.items() if comm.startswith("python")]
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        for guardian in guardians(process.pid):
+            os.kill(guardian, signal.SIGKILL)
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        done = finish(process, 5)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    assert done.code == 130, done.err
+    assert "given up by SIGINT: not everything is put back; `xdplab restore --testbed" in done.err
+    wait_for(lambda: not any("python" in each for each in running(bench.lab)), "the agents' end", 20)
+    restored = xdplab("restore", "--testbed", bench.lab.testbed, env=bench.env)
+    assert restored.code == 0, restored.err
     bench.assert_as_before()
 
 

@@ -496,6 +496,24 @@ def test_the_third_signal_gives_up_at_once_although_a_host_hangs(bench: Bench) -
     bench.assert_as_before()
 
 
+def test_hosts_are_put_back_although_the_disk_of_the_state_file_is_full(bench: Bench) -> None:
+    state = bench.folder / "small"
+    state.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=0700", "lab-state", str(state)], check=True)
+    try:
+        process = start("up", "--testbed", bench.lab.testbed, env={**bench.env, "XDPLAB_STATE": str(state)})
+        assert process.stdout
+        assert any(line.startswith("up;") for line in iter(process.stdout.readline, "")), "it is not up"
+        with pytest.raises(OSError, match="No space left"):
+            (state / "full").write_bytes(bytes(1 << 20))
+        process.send_signal(signal.SIGINT)
+        done = finish(process)
+        assert (done.code, done.err, changes(bench.lab, bench.before)) == (0, "", [])
+        assert not list(state.glob("*.json"))
+    finally:
+        subprocess.run(["umount", "--lazy", str(state)], check=True)
+
+
 def test_a_command_that_is_interrupted_ends_on_its_host(bench: Bench, tmp_path: Path) -> None:
     host = SshHost("b", read_testbed(str(bench.lab.testbed), tmp_path).hosts["b"], "controller/interrupted")
     host.open()

@@ -181,7 +181,7 @@ def test_two_repetitions_say_nothing() -> None:
     found = ablation(run, summarise(run, few))
     assert found is not None
     (said,) = [variant.verdict() for variant in found.variants]
-    assert said.startswith("undecided: 2 of the 3 rounds that an interval needs: raise repetitions")
+    assert said.startswith("undecided: 2 of the 3 rounds that an interval needs: raise --repetitions")
 
 
 def test_without_a_reference_there_is_no_ablation() -> None:

@@ -13,7 +13,7 @@ from lab.records import point, run_record, trial
 from xdplab.analysis import summarise
 from xdplab.analysis.answers import ranking
 from xdplab.analysis.answers.ranking import Advice, Contender, standings
-from xdplab.analysis.compare import compare_points, hindrance_of
+from xdplab.analysis.compare import compare_points, blocker_of
 from xdplab.analysis.run import Run
 from xdplab.forwarders import plain_name
 from xdplab.measure.comparison import Comparison
@@ -94,8 +94,8 @@ def test_a_percentile_that_is_a_lost_frame_s_stands_in_nobody_s_way() -> None:
     assert " times as fast as OVS on AF_XDP (99 % interval" in tails[0].text
     run = run_record(OVS, PACKET, XDP, study={**LATENCY, "repetitions": 5})
     lossy = summarise(run, trials)[1]
-    assert hindrance_of(lossy, "p99_us") == "a lost frame is the p99 of ovs-afpacket"
-    assert hindrance_of(lossy, "p50_us") == ""
+    assert blocker_of(lossy, "p99_us") == "a lost frame is the p99 of ovs-afpacket"
+    assert blocker_of(lossy, "p50_us") == ""
 
 
 def test_pipelines_that_could_not_be_measured_are_named() -> None:

@@ -32,7 +32,7 @@ def test_only_rounds_that_both_have_count() -> None:
     assert found
     assert ratio(found).rounds == 2
     assert ratio(found).ratio == pytest.approx(3, rel=0.002)
-    assert verdict(found) == "undecided: 2 of the 3 rounds that an interval needs: raise repetitions"
+    assert verdict(found) == "undecided: 2 of the 3 rounds that an interval needs: raise --repetitions"
     lone, away = summarise(run_record(A, B), [trial(A, 0), trial(B, 1)])
     assert compare_points(lone, away) is None
 

@@ -186,7 +186,7 @@ def test_tau_by_medians_is_not_shown_next_to_rounds_that_say_the_opposite() -> N
 def test_fewer_than_three_repetitions_agree_with_nothing() -> None:
     found = ranks({"xdp": 2.0, "af_xdp": 1.0, "combined": 0.5}, {"xdp": [50], "af_xdp": [4], "combined": [900]}, 2)
     assert (found.agree, found.differ, len(found.undecided)) == ((), (), 3)
-    few = "2 of the 3 rounds that an interval needs: raise repetitions"
+    few = "2 of the 3 rounds that an interval needs: raise --repetitions"
     assert f"too little to tell here ({few}): xdp and af_xdp, xdp and combined, af_xdp and combined" in found.sentence
     assert ranks({"xdp": 2.0, "af_xdp": 1.0}, {"xdp": [50], "af_xdp": [4]}, 3).agree == (("xdp", "af_xdp"),)
 

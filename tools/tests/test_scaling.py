@@ -162,7 +162,7 @@ def test_how_far_it_scales_in_words(rates: dict[int, float | None], words: str) 
 
 def test_too_few_repetitions_and_too_unlike_ones_say_so() -> None:
     cannot = "whether it scales past 1 core is undecided: "
-    few = "of the 3 rounds that an interval needs: raise repetitions"
+    few = "of the 3 rounds that an interval needs: raise --repetitions"
     assert found({1: 2.0, 2: 4.0}, noise=(1.0,)).sentence == f"{cannot}1 {few}"
     assert found({1: 2.0, 2: 4.0}, noise=(1.0,) * 2).sentence == f"{cannot}2 {few}"
     assert found({1: 2.0, 2: 2.9}, noise=(1.0, 1.02, 0.99)).sentence == (

@@ -66,7 +66,7 @@ def test_no_measurable_difference_lies_within_a_tenth() -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_fewer_than_three_repetitions_name_nobody(count: int) -> None:
     found = reported(rates({"one": [1.0] * count, "two": [12_000.0] * 5}))
-    words = f"xdplab names no winner: {count} of the 3 rounds that an interval needs: raise repetitions."
+    words = f"xdplab names no winner: {count} of the 3 rounds that an interval needs: raise --repetitions."
     assert found == Answer(sentence=words, decided=False)
 
 
@@ -90,7 +90,7 @@ def test_points_that_failed_or_have_too_few_rounds_are_named_and_rank_nowhere() 
     others = rates({"two": [2.0] * 4, "three": [1.0] * 4})
     failed = micro.trial(micro.point(TWO, "two", workload="l2fwd"), None, status="failed", reason="it fell over")
     found = reported([*few, *others, failed])
-    why = "2 of the 3 rounds that an interval needs: raise repetitions"
+    why = "2 of the 3 rounds that an interval needs: raise --repetitions"
     # nobody is ahead of one whose median is better, however little is known of it
     assert found.sentence == "rxdrop: undecided between two (2 Mpps) and one (9 Mpps); two is ahead of three (1 Mpps)."
     assert found.details == (f"No statement about one: {why}.", "Failed: l2fwd: two.")

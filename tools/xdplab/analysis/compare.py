@@ -70,7 +70,7 @@ def compare_points(point: PointSummary, reference: PointSummary, metric: str = "
     )
 
 
-def hindrance_of(point: PointSummary, metric: str) -> str:
+def blocker_of(point: PointSummary, metric: str) -> str:
     """Why nothing may be said of a point next to any other; empty where something may, be it a bound."""
     rounds = shared_rounds(point, point, metric)
     if not rounds:

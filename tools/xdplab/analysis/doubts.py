@@ -50,7 +50,7 @@ def doubts_of(sides: Sequence[tuple[PointSummary, Sequence[RepetitionFigures]]],
         blockers += _of_loads(sides)
     fewest = min(len(figures) for _, figures in sides)
     if fewest < MIN_ROUNDS:  # what another run would not change comes first
-        blockers.append(f"{fewest} of the {MIN_ROUNDS} rounds that an interval needs: raise repetitions")
+        blockers.append(f"{fewest} of the {MIN_ROUNDS} rounds that an interval needs: raise --repetitions")
     return Doubts(tuple(blockers), tuple(remarks))
 
 

@@ -4,7 +4,7 @@
 import math
 from typing import Any, Literal
 
-from xdplab.analysis.compare import compare_points, hindrance_of, loss_difference
+from xdplab.analysis.compare import compare_points, blocker_of, loss_difference
 from xdplab.analysis.run import Run
 from xdplab.measure import Method
 from xdplab.measure.comparison import Comparison
@@ -159,7 +159,7 @@ def judge_gate(run: Run, names: tuple[str, str], metric: str, max_slowdown: floa
         return found.model_copy(update={"verdict": "broken", "reason": fault})
     compared = compare_points(new, base, metric)
     if compared is None:
-        return found.model_copy(update={"reason": hindrance_of(new, metric) or hindrance_of(base, metric)})
+        return found.model_copy(update={"reason": blocker_of(new, metric) or blocker_of(base, metric)})
     return _by_loss(_by_interval(found, compared), loss_difference(new, base, metric))
 
 

@@ -40,7 +40,7 @@ TESTER_LIMIT_RATIO = 0.01
 
 
 def trials_used(method: Method[Any], trials: Sequence[TrialRecord], clause: str = "") -> list[TrialRecord]:
-    """The trials that stand for a point: a method may measure more than one thing in a repetition."""
+    """The trials that a point is judged by: a method may measure more than one thing in a repetition."""
     return first_measured(
         trial for trial in trials if (trial.clause == clause if clause else trial.clause not in method.side_clauses)
     )

@@ -66,7 +66,7 @@ class Flows(NamedTuple):
 
 
 def flows_of(trials: Sequence[TrialRecord]) -> Flows:
-    """Most loss first, then the longest latency; of the trials that stand for a point, and none without figures."""
+    """Most loss first, then the longest latency; of the trials that a point is judged by, and none without figures."""
     results = [trial.result for trial in trials if trial.result]
     by_stream = zip(*(result.streams for result in results), strict=False)
     found = [flow for index, same in enumerate(by_stream) for flow in _of_stream(index, same)]
@@ -100,7 +100,7 @@ def _of_stream(index: int, repetitions: Iterable[StreamResult]) -> Iterator[Flow
 
 
 class NewFlows(Model):
-    """Of the trials that stand for a point, exact to the frame."""
+    """Of the trials that a point is judged by, exact to the frame."""
 
     #: Flows that began.
     sent: int
@@ -252,7 +252,7 @@ class PointSummary(Model):
     #: Free buffers of its pools before the first and after the last trial of the repetition in which they fell most;
     #: None where they did not, or are not reported.
     free_buffers: tuple[int, int] | None = None
-    #: Where its frames were met and what they cost, by the forwarder's own counters; None of one that has none.
+    #: Where its look-ups hit and what they cost, by the forwarder's own counters; None of one that has none.
     datapath: DatapathStats | None = None
     #: First frames of new flows (`traffic.new_flows_pps`), whose latencies are not in those above; None without any.
     new_flows: NewFlows | None = None

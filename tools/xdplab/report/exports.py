@@ -18,8 +18,7 @@ from xdplab.model.digits import percent, significant, spreadsheet_row
 # JUnit XML, for CI systems: a run is a suite, a point a test.
 #
 # Unsupported points are skipped, with the reason; failed ones, and losses above the study's limit, are failures; a
-# point
-# that an ended run did not come to is an error, never a silent pass.
+# point that an ended run did not come to is an error, never a silent pass.
 
 _KINDS = ("failure", "error", "skipped")
 

@@ -126,10 +126,8 @@ def taken_away(result: TrialResult, use: Use, dut: Dut) -> Disturbance:
 #
 # On veth a frame is received by the CPU that sent it. So part of a forwarder's work is done inside the tester's sender,
 # and part of the tester's inside the forwarder's thread. Neither can be seen apart; their sum can: what all of them
-# took
-# for the frames, less what the tester takes for as many frames on a direct link, where there is no forwarder. The
-# sender
-# polls the clock between frames; it tells how long it was busy with those that left.
+# took for the frames, less what the tester takes for as many frames on a direct link, where there is no forwarder. The
+# sender polls the clock between frames; it tells how long it was busy with those that left.
 
 #: A thread that runs, or waits for its CPU, for more of the time than this polls; what it does without traffic is
 #: not for the frames.

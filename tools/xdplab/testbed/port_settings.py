@@ -122,7 +122,7 @@ def changed_after(host: Host, ifname: str, found: dict[str, Any], at_end: dict[s
             differing = found[kind].keys() ^ now[kind].keys()
             changed[kind] = {name for name in differing if (name in now[kind]) != (name in at_end[kind])}
     if changed.get("filters", set()) & now.get("filters", {}).keys():
-        changed["qdiscs"] |= now["qdiscs"].keys() - found["qdiscs"].keys()
+        changed["qdiscs"] = changed.get("qdiscs", set()) | (now["qdiscs"].keys() - found.get("qdiscs", {}).keys())
     return {kind: names for kind, names in changed.items() if names}
 
 

@@ -385,7 +385,7 @@ class HostsTestbed:
         """Qdiscs, filters, rules and addresses that are not as at the run's end are somebody else's, and stay."""
         port, found = self.ports[role], self.lock.state().get("ports", {}).get(role, {})
         if not left[3:] or left[0] != port_settings.read_link(port.host, port.ifname).get("ifindex"):
-            return []  # another controller's file, or another interface by now
+            return []  # an older xdplab wrote it, or it is another interface by now
         theirs = port_settings.changed_after(port.host, port.ifname, found, left[3])
         if not force:
             self._theirs[role] = theirs

@@ -19,9 +19,8 @@ from xdplab.testers.base import Tester, TesterContext
 # A trial against a box with a finite buffer, as fluid: rates that are constant between events, not single frames.
 #
 # The box serves `capacity` frames per second and holds `buffer` more; what arrives above that is lost. So a burst of
-# rate
-# r > capacity c loses its first frame after buffer / (1 - c/r) frames, and a sender that catches up after a stall may
-# overrun a box that carries the load which was asked for.
+# rate r > capacity c loses its first frame after buffer / (1 - c/r) frames, and a sender that catches up after a stall
+# may overrun a box that carries the load which was asked for.
 
 
 @dataclass(frozen=True)

@@ -184,8 +184,7 @@ def cache_misses(host: Host, cpu: int, folder: Path) -> Iterator[dict[str, int |
 #
 # Frames for a server here: an XDP program passes them to the stack of the port. An application on AF_XDP has taken them
 # from there: it sends them into a pair of veths whose other end has the server's address, and what comes back from
-# there
-# out of the port.
+# there out of the port.
 
 _PREFIX = 24
 _CONNECTIONS = 16

@@ -196,12 +196,9 @@ def _what(one: PointSummary, metric: Figure) -> str:
 # Do two testers agree? What each reports of the same path, next to what each reports of a plain cable.
 #
 # A tester's own way (its transmit and receive path) is in all that it reports. The direct link shows that way alone;
-# what
-# two testers differ by there is subtracted from what they differ by through a forwarder, and the rest is left to
-# explain:
-# where the rest is small they agree, where it is not, one of them changes what it measures (on a shared core, by waking
-# a
-# forwarder less often, by sending in bursts).
+# what two testers differ by there is subtracted from what they differ by through a forwarder, and the rest is left to
+# explain: where the rest is small they agree, where it is not, one of them changes what it measures (on a shared core,
+# by waking a forwarder less often, by sending in bursts).
 
 
 class Differing(Model):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from xdplab.analysis.compare import compare_points, corrected, hindrance_of
+from xdplab.analysis.compare import compare_points, corrected, blocker_of
 from xdplab.analysis.doubts import searched
 from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, ratio_text, verdict
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
@@ -61,7 +61,7 @@ class Contender:
     @property
     def blocker(self) -> str:
         """Why nothing may be said of it next to any other; empty where something may."""
-        return hindrance_of(self.point, self.figure.key)
+        return blocker_of(self.point, self.figure.key)
 
     def could_reach(self, other: "Contender") -> bool:
         """Whether a repetition leaves it open that this one is as good as another one's median, or hardly worse."""
@@ -328,12 +328,12 @@ def _led(cases: Sequence[Contender]) -> tuple[list[Contender], dict[str, Compari
 def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mapping[str, Comparison]) -> _Place:
     paired = [one for one in fit[1:] if one.point.point_id in adjusted]
     apart = [one for one in fit[1:] if one not in paired]
-    hindered = [one for one in cases if one.blocker]
-    rivals = [one for one in (*hindered, *apart) if fit and one.point.value(one.figure.key) != math.inf]
+    blocked = [one for one in cases if one.blocker]
+    rivals = [one for one in (*blocked, *apart) if fit and one.point.value(one.figure.key) != math.inf]
     return _Place(
         fit=[*fit[:1], *paired],
         with_leader=[adjusted[one.point.point_id] for one in paired],
-        not_compared={one.name: one.blocker for one in hindered}
+        not_compared={one.name: one.blocker for one in blocked}
         | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
         maybe_ahead=[one for one in rivals if one.could_reach(fit[0])],
         maybe_next=[one for one in rivals if paired and one.could_reach(paired[0])],

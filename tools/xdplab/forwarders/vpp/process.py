@@ -256,14 +256,12 @@ def rendered(name: str, raw: Mapping[str, str] | None = None, **variables: objec
 # What the nodes of VPP's graph cost, by `show runtime`.
 #
 # VPP prints clocks as a mean of three digits since the last `clear runtime`: so they are cleared where they are read,
-# and
-# summed here. The statistics segment has whole sums, but takes them once in 10 s, from threads that go on meanwhile.
+# and summed here. The statistics segment has whole sums, but takes them once in 10 s, from threads that go on
+# meanwhile.
 #
 # A node that polls ports is called without a frame to fetch as well, and its clocks are of all calls (`dispatch_node`
-# of
-# vlib/main.c, VPP 26.10). How many fetched frames is seen by the nodes behind it, which are called with frames only:
-# once
-# for each port and 256 frames of a call. What a call takes that fetches nothing is seen between trials.
+# of vlib/main.c, VPP 26.10). How many fetched frames is seen by the nodes behind it, which are called with frames only:
+# once for each port and 256 frames of a call. What a call takes that fetches nothing is seen between trials.
 
 _SHOW, _CLEAR = "show runtime", "clear runtime"
 _THREAD = re.compile(r"Thread \d+ (\S+) .*")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xdplab.hosts.agent.machine import Machine
 
 #: In the environment of each process that an agent starts: the agent's folder, and which file its lock is.
-MARK = "XDPLAB_AGENT"
+MARK = "AGENT_OF_XDPLAB"
 
 #: How long processes have between SIGTERM and SIGKILL, in s.
 _GRACE_S = 3.0

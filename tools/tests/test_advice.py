@@ -13,7 +13,7 @@ from lab.records import point, run_record, trial
 from xdplab.analysis import summarise
 from xdplab.analysis.answers import ranking
 from xdplab.analysis.answers.ranking import Advice, Contender, standings
-from xdplab.analysis.compare import compare_points, blocker_of
+from xdplab.analysis.compare import blocker_of, compare_points
 from xdplab.analysis.run import Run
 from xdplab.forwarders import plain_name
 from xdplab.measure.comparison import Comparison

@@ -4,7 +4,7 @@
 import math
 from typing import Any, Literal
 
-from xdplab.analysis.compare import compare_points, blocker_of, loss_difference
+from xdplab.analysis.compare import blocker_of, compare_points, loss_difference
 from xdplab.analysis.run import Run
 from xdplab.measure import Method
 from xdplab.measure.comparison import Comparison

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple
 
-from xdplab.analysis.compare import compare_points, corrected, blocker_of
+from xdplab.analysis.compare import blocker_of, compare_points, corrected
 from xdplab.analysis.doubts import searched
 from xdplab.analysis.words import NEVER_PAIRED, figure_of, how_far, listed, ratio_text, verdict
 from xdplab.measure.comparison import MAX_WORDS, Answer, Comparison
@@ -333,8 +333,7 @@ def _place(cases: Sequence[Contender], fit: Sequence[Contender], adjusted: Mappi
     return _Place(
         fit=[*fit[:1], *paired],
         with_leader=[adjusted[one.point.point_id] for one in paired],
-        not_compared={one.name: one.blocker for one in blocked}
-        | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
+        not_compared={one.name: one.blocker for one in blocked} | {one.name: f"it was {NEVER_PAIRED}" for one in apart},
         maybe_ahead=[one for one in rivals if one.could_reach(fit[0])],
         maybe_next=[one for one in rivals if paired and one.could_reach(paired[0])],
     )

@@ -202,7 +202,7 @@ def _named(points: Sequence[PointSummary]) -> list[Column]:
 
 
 def data_columns(method: Method[Any], points: Sequence[PointSummary]) -> list[Column]:
-    """All of CSV: those of the table of points, and of the side tables, which JSON has in `datapath` and `new_flows`."""
+    """All of CSV: those of the table of points and of the side tables, which JSON has in `datapath` and `new_flows`."""
     return [*columns_of(method, points), *datapath_columns(points), *new_flow_columns(points)]
 
 

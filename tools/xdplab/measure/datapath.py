@@ -25,7 +25,7 @@ ENDS = ("hardware", "simple", "emc", "smc", "megaflow", "upcalls", "lost")
 
 
 class DatapathStats(Model):
-    """Of the trials that a point is judged by, or of a search's steps where none does; warm-ups counted, over all threads.
+    """Of the trials that a point is judged by, else of a search's steps; warm-ups counted, over all threads.
 
     Shares are of look-ups.
     """

@@ -390,6 +390,27 @@ def test_a_host_that_is_gone_keeps_restore_from_no_other(farm: Path, monkeypatch
     assert list(testbed.lock.state()["ports"]) == ["a0"]
 
 
+def test_a_host_that_is_lost_after_its_ports_were_found_keeps_restore_from_no_other(
+    farm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Played.machines = new_machines()
+    testbed = real.HostsTestbed(TestbedSpec.model_validate(SPEC))
+    testbed.up()
+    testbed.lock.release()  # killed
+    hold, there = Played.hold_ports, dict[str, Played]()
+
+    def held(self: Played, ifnames: Any) -> None:
+        hold(self, ifnames)
+        there[self.name] = self
+        if self.name == "dut":
+            there["t"].lost = there["t"].gone = True
+
+    monkeypatch.setattr(Played, "hold_ports", held)
+    with pytest.raises(XdplabError, match="lost the connection to host t"):
+        recover(testbed.spec)
+    assert differing() == [("t", "a0")]
+
+
 def test_the_first_error_is_raised_with_the_reasons_of_all() -> None:
     steps, made = Steps(), []
     for error in (LinkLost("lost"), KeyError("x"), LinkLost("lost"), None):

@@ -60,6 +60,8 @@ def test_an_idle_interface_is_free_also_with_a_link_local_address_and_its_routes
     [
         (["address add 198.51.100.1/24 dev e0"], "has address 198.51.100.1/24",
          "address delete 198.51.100.1/24 dev e0"),
+        (["address add 169.254.7.7/16 scope link dev e0"], "has address 169.254.7.7/16",
+         "address delete 169.254.7.7/16 dev e0"),
         (["-6 address add 2001:db8::1/64 dev e0"], "has address 2001:db8::1/64",
          "address delete 2001:db8::1/64 dev e0"),
         (["route add default dev e0"], "carries the default route", "-4 route flush dev e0"),

@@ -189,6 +189,9 @@ def _kill_a_run(reader: Reader) -> None:
                 raise Hang("the run that was to be killed took no trial")
             time.sleep(0.2)
     finally:
-        subprocess.run(["pkill", "--signal", "KILL", "--parent", str(run.pid), "--full", " restore "], check=False)
+        guardian = ["pkill", "--signal", "KILL", "--parent", str(run.pid), "--full", " restore "]
+        found = subprocess.run(guardian, check=False).returncode == 0
         run.kill()
         run.wait()
+    if not found:
+        raise Hang("the run that was to be killed had no guardian")

@@ -47,7 +47,9 @@ def main() -> None:
         return
     before = _content(lock)
     killed = "controller" in before  # that is taken out at a session's end, which then says what it left
-    left = {name: [*was[:3], {} if killed else (*was[3:], {})[0]] for name, was in before.get("left", {}).items()}
+    left = {  # agents of 0.2.0 left no names
+        name: [*was[:3], was[3] if len(was) > 3 and not killed else {}] for name, was in before.get("left", {}).items()
+    }
     _put(lock, {"controller": hello["controller"], "label": hello["label"], "left": left})
     mine = os.fstat(lock)
     os.environ[MARK] = f"{folder} {mine.st_dev}:{mine.st_ino}"  # containers may have a folder of the same name
